@@ -77,6 +77,36 @@ fn follow_prints_the_csn_of_another_process() {
 }
 
 #[test]
+fn follow_keeps_a_copy_of_a_directory_up_to_date() {
+    let server = Server::start(&[]);
+    let dir = directory();
+    let (db, copy) = (dir.path().join("db"), dir.path().join("copy"));
+    let (db, copy) = (text(&db), text(&copy));
+    server.run(&["put", db, "t", "alice", "1"], 0);
+    for round in 0..3 {
+        let mut child = Killed(
+            server
+                .quench(&["follow", db, "--into", copy, "--json", "--every", "0.1"])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("starts"),
+        );
+        let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines();
+        let mut next = || json_of(&lines.next().expect("a line").expect("text"));
+        let first = next()["csn"].as_u64().expect("a CSN");
+        let value = format!("value {round}");
+        server.run(&["put", db, "t", "alice", &value], 0);
+        let begun = Instant::now();
+        while next()["csn"].as_u64().is_none_or(|csn| csn <= first) {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        }
+        drop(child);
+        let read = server.run(&["get", copy, "t", "alice"], 0);
+        assert!(String::from_utf8_lossy(&read).contains(&value), "{}", String::from_utf8_lossy(&read));
+    }
+}
+
+#[test]
 fn demo_takes_over_from_dead_writers_and_from_zombies() {
     let server = Server::start(&[]);
     let url = format!("s3://{DIRECTORY_BUCKET}/demo-standby");

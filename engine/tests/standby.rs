@@ -41,7 +41,7 @@ fn content_of(snapshot: &StandbySnapshot) -> Content {
 pub struct Primary {
     pub db: Database,
     pub model: Content,
-    history: BTreeMap<Csn, Content>,
+    pub history: BTreeMap<Csn, Content>,
     random: Random,
 }
 
@@ -61,7 +61,7 @@ impl Primary {
         self.db.tables()
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         let names = self.names();
         let at = self.random.below(names.len().max(1) as u64) as usize;
         let choice = if names.is_empty() { 0 } else { self.random.below(40) };

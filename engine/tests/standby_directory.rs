@@ -4,8 +4,8 @@
 //! The writers run this binary again with `QUENCH_CHILD` set: see [`child`].
 
 use crate::standby::PATIENCE;
-use crate::support::processes::one_test;
 use crate::support::in_time;
+use crate::support::processes::one_test;
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::{Csn, Database, ErrorKind, Preset, Snapshot, Standby, StandbySnapshot, Table};
@@ -64,8 +64,12 @@ fn child() {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).expect("linux");
     let db = builder(logs).open(&path).expect("opens");
     let table = db.table_or_create("t").expect("works");
-    let acknowledged =
-        std::fs::File::options().write(true).create(true).truncate(false).open(acknowledged_in(&path)).expect("space");
+    let acknowledged = std::fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(acknowledged_in(&path))
+        .expect("space");
     println!("READY");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -143,7 +147,8 @@ impl Shown {
         }
     }
 
-    /// Returns the counter of a thread, which is at least `least`. Its row is there, and not the next.
+    /// Returns the counter of a thread, which is at least `least`. Its row is there, and not the
+    /// next.
     fn check(&self, snapshot: &Snapshot, table: &Table, thread: u64, least: u64) -> u64 {
         let counter = number_in(snapshot.get(table, key(thread, 0)).expect("readable").as_deref());
         assert!(counter >= least, "thread {thread}: {counter} after {least}");
@@ -176,7 +181,7 @@ impl Shown {
 }
 
 #[test]
-fn nothing_that_a_standby_showed_vanishes_when_the_writer_is_killed() {
+fn what_a_standby_showed_stays_when_the_writer_is_killed() {
     in_time("killed writers of a directory", 600, || {
         for logs in [1, 2] {
             kill_writers(logs, if is_deep() { 60 } else { 5 });

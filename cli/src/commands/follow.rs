@@ -1,4 +1,4 @@
-//! `follow`: a standby of a database in a store of objects, with its lag.
+//! `follow`: a standby of a database, or a backup that is kept up to date, with its lag.
 
 use super::source::shown;
 use crate::output::{Outcome, pause, print_json, print_text};
@@ -23,11 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// `quench follow`
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  quench follow s3://bucket/db\n  \
-                        quench follow s3://bucket/db --serve-metrics 127.0.0.1:9464 > /dev/null\n\n\
+                        quench follow s3://bucket/db --serve-metrics 127.0.0.1:9464 > /dev/null\n  \
+                        quench follow s3://bucket/db --into /backup/db\n\n\
                         The writer does not wait for a standby. Ends with a signal, or when nothing reads its output.")]
 pub struct FollowArgs {
-    /// Database URL
+    /// Database directory or URL
     database: PathBuf,
+    /// Keep the copy in this directory, as a database that is kept up to date and continues after
+    /// a kill
+    #[arg(long, value_name = "DIRECTORY")]
+    into: Option<PathBuf>,
     /// Answer HTTP requests at this address with the figures in the format of Prometheus
     #[arg(long, value_name = "ADDRESS")]
     serve_metrics: Option<String>,
@@ -112,11 +117,26 @@ fn serve(address: &str, standby: &Arc<Standby>) -> Result<()> {
     Ok(())
 }
 
+/// Returns a callback that prints how many pages of the first copy are there, once a second.
+fn print_progress() -> impl FnMut(&str, u64, u64) + Send {
+    let mut printed = Instant::now();
+    move |what, done, all| {
+        if printed.elapsed() >= Duration::from_secs(1) {
+            printed = Instant::now();
+            // Beside the lines of the output, which a program may read.
+            let _ = writeln!(std::io::stderr(), "{what}: {} of {}", count(done), count(all));
+        }
+    }
+}
+
 /// Runs `follow`.
 pub fn run(args: &FollowArgs, json: bool) -> Result<Outcome> {
     let mut builder = Database::builder().memory_bytes(args.memory << 20);
     if let Some(scratch) = &args.scratch {
         builder = builder.scratch_directory(scratch);
+    }
+    if let Some(directory) = &args.into {
+        builder = builder.copy_directory(directory).on_recovery(Box::new(print_progress()));
     }
     let opened = builder.open_standby(&args.database);
     let standby = Arc::new(opened.with_context(|| format!("cannot follow {}", shown(&args.database)))?);

@@ -25,6 +25,7 @@ pub struct Builder {
     pub(super) scratch: Option<PathBuf>,
     /// A bucket that is to be replaced, and the one that takes its place.
     replace: Option<(String, String)>,
+    pub(super) copy_directory: Option<PathBuf>,
 }
 
 macro_rules! setters {
@@ -168,6 +169,22 @@ impl Builder {
     /// nothing remains of them, however the process ends.
     pub fn scratch_directory(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.scratch = Some(directory.into());
+        self
+    }
+
+    /// Keeps the copy of [`Builder::open_standby`] in a directory, as a database of its own: a
+    /// backup that is kept up to date. At each moment, also after a kill, the directory opens as a
+    /// database with everything up to some CSN, and at most one newer change of tables. The next
+    /// standby with this directory continues from there.
+    ///
+    /// The first time the newest checkpoint is copied, before `open_standby` returns;
+    /// [`Builder::on_recovery`] hears of the pages. The directory must be missing or empty then.
+    /// The copy has a table of its own, `quench: followed`, which notes how far it is. If the log
+    /// no longer has what the copy lacks, the newest checkpoint is copied again, to a directory
+    /// beside this one with `.quench-new` at the end of its name, which then takes its place; open
+    /// snapshots end. Do not write to the copy.
+    pub fn copy_directory(mut self, directory: impl Into<PathBuf>) -> Builder {
+        self.copy_directory = Some(directory.into());
         self
     }
 

@@ -130,7 +130,8 @@ impl Engine {
         if segments.is_pressed() || wanted > 0 && segments.bytes_to_free() >= wanted {
             return true;
         }
-        if wanted > 0 && writing.checkpointer.is_due_for_space() {
+        let checkpointer = &writing.checkpointer;
+        if wanted > 0 && (checkpointer.is_due_for_space() || checkpointer.has_adopted()) {
             return true;
         }
         let (replay, allowed) = self.replay_us(writing);

@@ -11,7 +11,9 @@ use crate::base::random::Random;
 use crate::base::settings::{Axes, Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::buffer::{Pool, ReadAheadThread};
-use crate::checkpoint::{self, AdoptedPages, Checkpointer, CheckpointerParts, Evictor, ReadCost, ReplayModel, StoredPages};
+use crate::checkpoint::{
+    self, AdoptedPages, Checkpointer, CheckpointerParts, Evictor, ReadCost, ReplayModel, StoredPages,
+};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::topology::NumaNodes;
 use crate::device::{File, Names, Storage};

@@ -2,6 +2,7 @@
 
 use super::builder::Builder;
 use super::database::Database;
+use super::open::Progress;
 use super::place::{OtherStorage, Place};
 use super::snapshot::Snapshot;
 use super::table::Table;
@@ -11,15 +12,18 @@ use crate::base::{Csn, Error, ErrorKind, Location, Result};
 use crate::device::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Event, Mutex, Process, thread};
-use applier::{Applier, BASE_LOG_BYTES, Progress, Served, Shared};
-use copy::{Copy, CopyOptions, FollowingCopy};
+use applier::{Applied, Applier, BASE_LOG_BYTES, Served, Shared};
+use copy::{Copy, FollowingCopy};
+use options::{CopyOptions, SharedProgress};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tables::View;
 
+mod options;
 mod tables;
+mod kept;
 mod copy;
 mod handover;
 mod applier;
@@ -34,22 +38,27 @@ struct StandbyRequest {
     /// As the caller set them.
     settings: Settings,
     scratch: PathBuf,
+    directory: Option<PathBuf>,
+    progress: Option<Progress>,
     clock: Clock,
 }
 
-/// A copy of a database in a store of objects that follows the log of the process that writes, on
-/// any machine. It serves snapshots for reading, and can take the place of the writer.
+/// A copy of a database that follows the log of the process that writes: on any machine, if the
+/// database is in a store of objects, and in another process of this one, if it is in a directory.
+/// It serves snapshots for reading, and can take the place of the writer.
 ///
-/// Begins at the newest checkpoint, reads each page from the store when it is first needed, and
-/// applies each transaction soon after it is durable. What a snapshot shows is never taken back, by
-/// no crash of the writer and no takeover. The writer does not wait for a standby, and does not
-/// know of it, except for a pin ([`Place::pins`]) that keeps the pages of the checkpoint.
+/// Begins at the newest checkpoint, reads each page when it is first needed, and applies each
+/// transaction soon after it is durable. What a snapshot shows is never taken back, by no crash of
+/// the writer and no takeover. The writer does not wait for a standby, and does not know of it,
+/// except for what keeps the pages of the checkpoint: a pin ([`Place::pins`]), or a slot of a
+/// reader ([`Builder::open_checkpoint`]).
 ///
 /// The copy needs the memory of an open database
 /// ([`memory_bytes`](crate::Settings::memory_bytes)), and scratch space on a local disk for pages
-/// that have changed since its checkpoint ([`Builder::scratch_directory`]).
-/// It takes a newer checkpoint each hour, and when the writer has removed log that the standby has
-/// not read. Meanwhile it needs both twice. Snapshots that are open keep the copy that they read.
+/// that have changed since its checkpoint ([`Builder::scratch_directory`]). It takes a newer
+/// checkpoint when the log above that is long, each hour, and when the writer has removed log that
+/// the standby has not read. Meanwhile it needs both twice. Snapshots that are open keep the copy
+/// that they read. [`Builder::copy_directory`] keeps the copy in a directory instead.
 ///
 /// All methods may be called from any thread. Dropping a standby ends it.
 ///
@@ -199,17 +208,19 @@ impl std::ops::Deref for StandbySnapshot {
 }
 
 impl Builder {
-    /// Opens a standby of the database at `path`, the URL of a store of objects: a copy for reading
-    /// that follows the log of the process that writes, and that can take its place. See
-    /// [`Standby`].
+    /// Opens a standby of the database at `path`, a directory or the URL of a store of objects: a
+    /// copy for reading that follows the log of the process that writes, and that can take its
+    /// place. See [`Standby`].
     ///
     /// The settings are those of the copy (above all `memory_bytes` and `object_cache`) and of
     /// [`Standby::promote`].
     ///
     /// # Errors
-    /// `NotFound` if there is no database; `Unsupported` if the database is in a directory;
-    /// `InvalidArgument` for settings; `Busy` if checkpoints come faster than one can be pinned;
-    /// `Corruption` with the place; I/O.
+    /// `NotFound` if there is no database; `Unsupported` if it is in several buckets or has a
+    /// memory-mapped log; `InvalidArgument` for settings, and for a
+    /// [`copy_directory`](Builder::copy_directory) with something else; `Busy` if checkpoints come
+    /// faster than one can be kept, or another process keeps the copy; `Corruption` with the place;
+    /// I/O.
     pub fn open_standby(mut self, path: impl AsRef<Path>) -> Result<Standby> {
         let settings = self.request.settings.clone();
         self.force_read_only();
@@ -227,6 +238,8 @@ impl Builder {
             storage,
             settings,
             scratch,
+            directory: self.copy_directory,
+            progress: self.request.progress,
             clock,
         })
     }
@@ -242,17 +255,25 @@ impl Standby {
     }
 
     fn open(request: StandbyRequest) -> Result<Standby> {
-        let StandbyRequest { place, path, storage, settings, scratch, clock } = request;
+        let StandbyRequest { place, path, storage, settings, scratch, directory, progress, clock } = request;
         settings.validate()?;
         let (base_log_bytes, copied) = (BASE_LOG_BYTES.min(settings.log_bytes_max / 16), settings.clone());
-        let options = CopyOptions { settings: copied, base_log_bytes, scratch, clock: clock.clone() };
+        let (progress, clock_of_copy) = (SharedProgress::new(progress), clock.clone());
+        let options = CopyOptions {
+            settings: copied,
+            base_log_bytes,
+            scratch,
+            directory,
+            progress,
+            clock: clock_of_copy,
+        };
         let following = FollowingCopy::open(&storage, &options)?;
         let (copy, view, csn) = (following.copy.clone(), following.view.clone(), following.csn);
         let newest = following.tail.newest();
         let shared = Arc::new(Shared {
             served: Mutex::new(Served { copy, view, csn }),
             changed: Event::new(),
-            progress: Mutex::new(Progress { newest, ..Progress::default() }),
+            progress: Mutex::new(Applied { newest, ..Applied::default() }),
             left: Mutex::new(None),
             stopping: AtomicBool::new(false),
             wake: Event::new(),
@@ -356,17 +377,21 @@ impl Standby {
         }
     }
 
-    /// Ends the standby, and opens the database for writing with the settings of the standby. The
-    /// writer before is ended, if it is still alive: its next commit fails with
-    /// [`Fenced`](ErrorKind::Fenced). Everything that it has acknowledged is there, and everything
-    /// that this standby has shown.
+    /// Ends the standby, and opens the database for writing with the settings of the standby. In a
+    /// store of objects the writer before is ended, if it is still alive: its next commit fails
+    /// with [`Fenced`](ErrorKind::Fenced). Everything that it has acknowledged is there, and
+    /// everything that this standby has shown.
     ///
-    /// Recovery reads the log since the newest checkpoint, as after a crash. Snapshots of the
-    /// standby that are open can be read meanwhile, and afterwards.
+    /// In a store of objects recovery takes over the pages of the copy
+    /// ([`RecoveryReport::adopted_pages`](crate::RecoveryReport::adopted_pages)), and reads only
+    /// the log that the standby had not applied. If tables have changed since the checkpoint, a
+    /// newer checkpoint has just been made, or change history is kept, and in a directory, it reads
+    /// the log since the newest checkpoint, as after a crash. Snapshots of the standby that are
+    /// open can be read meanwhile, and afterwards.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `InvalidArgument` in a forked child. The standby has ended, too: open
-    /// it again.
+    /// As [`Builder::open`]: `Busy` as long as the writer of a directory lives. `InvalidArgument`
+    /// in a forked child. The standby has ended, too: open it again.
     pub fn promote(self) -> Result<Database> {
         self.process.check()?;
         self.stop();
@@ -396,7 +421,7 @@ impl Standby {
     fn end_pin(&self) {
         let copy = &self.shared.served.lock().copy;
         if Arc::strong_count(copy) == 1 {
-            copy.overlay.end_pin();
+            copy.end_pin();
         }
     }
 

@@ -39,6 +39,6 @@ pub use description::BACKUP_PATH;
 #[cfg(feature = "internals")]
 pub use description::Description;
 pub use full_or_increment::{BackupReport, Source, back_up, check_is_backup};
-pub use restore::{Chain, begin_restore, finish_restore, restore_pages};
+pub use restore::{Chain, begin_restore, copy_checkpoint, finish_restore, restore_pages};
 pub use salvage::{LostRange, SalvageReport, SalvageSink, SalvagedTable, salvage};
 pub use target::{RESTORING_PATH, clear, refuse_unless_empty};

@@ -110,6 +110,42 @@ pub fn restore_pages(
     Ok(Restored { manifest, pages: total, bytes: total * page_bytes as u64 })
 }
 
+/// Makes a new database in `target`, for which [`begin_restore`] was called, of the checkpoint that
+/// `store` has open and `source` names. It cannot be opened before [`finish_restore`].
+///
+/// # Errors
+/// As [`restore_pages`].
+pub fn copy_checkpoint(
+    store: &PageStore,
+    source: &Manifest,
+    target: &dyn Storage,
+    compression: Compression,
+    progress: ProgressFn<'_>,
+) -> Result<()> {
+    let [of_source, of_target] = ["the source", "the target"].map(error_of);
+    let (csn, page_bytes) = (source.checkpoint, source.page_bytes as usize);
+    let database = DatabaseId(Random::from_entropy().next_u64());
+    let mut copy = StoreCopy::create(target, database, page_bytes, csn, compression).map_err(&of_target)?;
+    let pages = store.references();
+    let (mut done, total, mut written) = (0, pages.len() as u64, true);
+    let copied = store.visit_images(&pages, &mut |image| {
+        validate_image_of(image.kind, image.bytes)
+            .map_err(|error| error.at(Location::Page { page: image.page, offset: 0 }))?;
+        if done % PROGRESS_PAGES == 0 {
+            progress("pages copied", done, total);
+        }
+        done += 1;
+        copy.push(image).inspect_err(|_| written = false)
+    });
+    copied.map_err(|error| error.of(if written { "the source" } else { "the target" }))?;
+    progress("pages copied", total, total);
+    let catalog = source.store.catalog.as_ref().map(|blob| store.read_blob(blob)).transpose();
+    let root = copy.finish(catalog.map_err(of_source)?.as_deref()).map_err(&of_target)?;
+    let manifest = Manifest { store: root, ..first_manifest(database, source) };
+    ManifestFile::create(target, &manifest).map_err(of_target)?;
+    Ok(())
+}
+
 /// Marks an empty directory, whose lock the caller has (K3).
 ///
 /// # Errors

@@ -189,8 +189,8 @@ struct FaultClaim<'p> {
 }
 
 impl FaultClaim<'_> {
-    /// Notes that the page's memory is filled. `adopted`: from another store, and whether this store
-    /// has an older image.
+    /// Notes that the page's memory is filled. `adopted`: from another store, and whether this
+    /// store has an older image.
     fn succeed(&mut self, own_stamps: bool, adopted: Option<bool>) {
         debug_assert!(self.has_memory, "a page in memory is counted");
         debug_assert!(!self.entry.is_dirty(), "an evicted page equals its newest image");

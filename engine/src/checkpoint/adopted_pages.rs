@@ -97,8 +97,9 @@ impl AdoptedPages {
             let state = self.state.lock();
             (*state.images.get(&page)?, state.source.as_ref().map(|(store, _)| store.clone()))
         };
-        let mut kind = Err(Error::corruption("a page of the standby was not found")
-            .at(Location::Page { page, offset: 0 }));
+        let mut kind =
+            Err(Error::corruption("a page of the standby was not found")
+                .at(Location::Page { page, offset: 0 }));
         let read = source.map_or(Ok(()), |source| {
             source.visit_images(&[(page, reference)], &mut |image| {
                 into.copy_from_slice(image.bytes);

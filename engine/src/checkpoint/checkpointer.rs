@@ -167,6 +167,12 @@ impl Checkpointer {
         Csn(self.covered.load(Ordering::Acquire))
     }
 
+    /// Returns whether images of a standby's copy are needed until the next checkpoint.
+    #[must_use]
+    pub fn has_adopted(&self) -> bool {
+        self.adopted.as_ref().is_some_and(|adopted| !adopted.is_empty())
+    }
+
     /// Returns the checkpoints since open. Never waits for a running checkpoint.
     #[must_use]
     pub fn totals(&self) -> CheckpointTotals {

@@ -116,9 +116,8 @@ fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs:
     }
 }
 
-/// Bytes of a lock file at most: the digits of a process, perhaps those of an epoch, and the end of
-/// the line.
-const HOLDER_BYTES_MAX: usize = 22;
+/// Digits of a process, or of an epoch.
+const DIGITS_MAX: usize = 10;
 /// How a note begins.
 const NOTE: &str = "durable";
 const NOTE_BYTES_MAX: usize = 120;
@@ -127,10 +126,10 @@ const NOTE_BYTES_MAX: usize = 120;
 /// note, or the zeros that a power cut leaves of it.
 pub(super) fn is_own(content: &[u8]) -> bool {
     let line = content.strip_suffix(b"\n").unwrap_or(content);
-    let are_numbers = line.split(|byte| *byte == b' ').count() <= 2
-        && line.first().is_some_and(u8::is_ascii_digit)
-        && line.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
-    let is_holder = content.len() <= HOLDER_BYTES_MAX && are_numbers;
+    let is_number =
+        |part: &[u8]| (1..=DIGITS_MAX).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+    let is_holder =
+        line.split(|byte| *byte == b' ').count() <= 2 && line.split(|byte| *byte == b' ').all(is_number);
     let is_note = content.len() <= NOTE_BYTES_MAX
         && line
             .strip_prefix(NOTE.as_bytes())

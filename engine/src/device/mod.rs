@@ -70,8 +70,8 @@ pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
 pub use storage::{
-    Completion, Directory, EntryKind, File, FollowedLog, LogPosition, ManifestStore, Names, NewBytes, OpenMode, Pin,
-    ReadAhead, ReadRequest, Roles, Storage, WriteQueue, WriteRequest,
+    Completion, Directory, EntryKind, File, FollowedLog, LogPosition, ManifestStore, Names, NewBytes,
+    OpenMode, Pin, ReadAhead, ReadRequest, Roles, Storage, WriteQueue, WriteRequest,
 };
 #[cfg(any(feature = "internals", feature = "object-storage"))]
 pub use storage::{Pins, ReadDone, Register, Segments};

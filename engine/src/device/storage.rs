@@ -141,8 +141,8 @@ pub trait Storage: Roles + Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Leaves out what precedes these positions, of segments of earlier writers that are opened from
-    /// now on. A storage that cannot be followed does nothing.
+    /// Leaves out what precedes these positions, of segments of earlier writers that are opened
+    /// from now on. A storage that cannot be followed does nothing.
     fn leave_out(&self, read: &[LogPosition]) {
         let _ = read;
     }

@@ -1,14 +1,14 @@
 //! The log of a directory to which another process writes: blocks that no crash takes back.
 //!
-//! *Why no crash of the writer takes back what is returned.* Recovery counts a block below the first
-//! missing CSN if the block is in its file when recovery reads it. So three things are asked:
+//! *Why no crash of the writer takes back what is returned.* Recovery counts a block below the
+//! first missing CSN if the block is in its file when recovery reads it. So three things are asked:
 //!
 //! 1. **Durable.** A record stores the watermark that was computed before its own draw: every CSN
 //!    strictly below was durable. What no watermark vouches for waits for the next look. If that
 //!    finds nothing new, the segment is flushed, and what was found before the flush is durable.
-//! 2. **No recovery has begun.** A block may reach its file after a recovery has read the file; then
-//!    its CSN is void. So after a block was found the note of the lock's holder must still name the
-//!    epoch of the manifest. The next holder removes that note before it reads anything.
+//! 2. **No recovery has begun.** A block may reach its file after a recovery has read the file;
+//!    then its CSN is void. So after a block was found the note of the lock's holder must still
+//!    name the epoch of the manifest. The next holder removes that note before it reads anything.
 //! 3. Otherwise the block waits for the manifest of the next epoch, which says what counts.
 
 use crate::base::{Csn, DatabaseId, Epoch, Result};
@@ -63,7 +63,8 @@ impl DirectoryLog {
         Ok(manifest)
     }
 
-    /// Notes a newer manifest. Returns the blocks that waited for one of a later epoch, if it is one.
+    /// Notes a newer manifest. Returns the blocks that waited for one of a later epoch, if it is
+    /// one.
     pub(super) fn decided(&mut self, manifest: &Manifest) -> Vec<FollowedBlock> {
         // What a checkpoint covers is durable.
         self.watermark = self.watermark.max(manifest.checkpoint.next());

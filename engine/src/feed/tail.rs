@@ -24,7 +24,7 @@ use super::selection::CountedEpochs;
 use super::transaction::CommittedTransaction;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::device::{FollowedLog, NewBytes};
-use crate::log::{FollowedBlock, Follower, Look, LogView, ReadLog, Readable, Segment};
+use crate::log::{FollowedBlock, Follower, LogView, Look, ReadLog, Readable, Segment};
 use crate::store::Manifest;
 use std::sync::Arc;
 
@@ -70,22 +70,27 @@ impl LogTail {
         base: &Manifest,
         tables: impl IntoIterator<Item = (TableId, Arc<str>)>,
     ) -> Result<LogTail> {
-        let epochs = Arc::new(CountedEpochs::of(base));
-        let assembler = Assembler::new(epochs, tables, base.checkpoint);
-        let (manifest, newest) = (base.clone(), base.checkpoint);
+        LogTail::begin_after(log, base, tables, base.checkpoint)
+    }
+
+    /// Begins above the CSN `after`, at which the tables with these names exist. If the log no
+    /// longer has what follows, the tail has fallen behind.
+    ///
+    /// # Errors
+    /// As [`LogTail::refresh`].
+    pub fn begin_after(
+        log: TailLog,
+        manifest: &Manifest,
+        tables: impl IntoIterator<Item = (TableId, Arc<str>)>,
+        after: Csn,
+    ) -> Result<LogTail> {
+        let epochs = Arc::new(CountedEpochs::of(manifest));
+        let assembler = Assembler::new(epochs, tables, after);
+        let (manifest, newest) = (manifest.clone(), after);
         let (later, applied) = (Vec::new(), Applied::default());
         let (all_read_up_to, log_bytes, is_new) = (None, 0, true);
-        let mut tail = LogTail {
-            log,
-            manifest,
-            assembler,
-            later,
-            is_new,
-            newest,
-            applied,
-            all_read_up_to,
-            log_bytes,
-        };
+        let mut tail =
+            LogTail { log, manifest, assembler, later, is_new, newest, applied, all_read_up_to, log_bytes };
         tail.refresh()?;
         Ok(tail)
     }

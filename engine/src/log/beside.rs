@@ -6,14 +6,15 @@
 //!             found          │ looked at again, a window long
 //! ```
 //!
-//! 1. A whole block is one of its log, whenever it was written: whether it counts, its epoch and its
-//!    CSNs say.
+//! 1. A whole block is one of its log, whenever it was written: whether it counts, its epoch and
+//!    its CSNs say.
 //! 2. The cursor passes a block only if nothing is missing before it and the block is newer than
 //!    the one before it in the segment: then the present use of the segment wrote it.
 //! 3. The first block of a segment is the first one that a use of the segment writes. If it is
 //!    another one than before, the segment is read from its beginning.
 //! 4. A look goes a window behind the last block. What lies behind a longer hole cannot count
-//!    before the hole is filled, because CSNs rise within a log. Now and then a look goes to the end.
+//!    before the hole is filled, because CSNs rise within a log. Now and then a look goes to the
+//!    end.
 
 use super::block::BlockHeader;
 use super::follow::{BlockName, FollowedBlock, Search, block_at};
@@ -188,8 +189,7 @@ impl Watched {
         let window = if to_the_end { whole } else { WINDOW_BYTES };
         let (mut is_dense, mut end) = (true, offset + window);
         while offset < whole.min(end) {
-            let Some(header) = block_at(&mut pieces, &source.segment, offset, whole, search.database)?
-            else {
+            let Some(header) = block_at(&mut pieces, &source.segment, offset, whole, search.database)? else {
                 (is_dense, offset) = (false, offset + SECTOR_BYTES);
                 continue;
             };
@@ -217,7 +217,7 @@ impl Watched {
             return false;
         }
         if header.carrier.is_some() {
-            // Only the next block of the owner tells.
+            // The next block of the owner decides.
             return true;
         }
         let at = (header.epoch, header.sequence);

@@ -58,9 +58,9 @@ mod tests;
 mod ahead_tests;
 
 pub use crate::device::{LOG_DIRECTORY as DIRECTORY, id_of as segment_id, next_id, path_of};
+pub use beside::{Look, SegmentWatcher, in_memory};
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
-pub use beside::{Look, SegmentWatcher, in_memory};
 pub use block::{SegmentContent, content_of, database_of};
 pub use buffer_size::BufferSize;
 pub use chain::Chain;

@@ -62,8 +62,7 @@ impl Recovery<'_> {
         }
         self.load_checkpoint(&manifest)?;
         let adopted_pages = self.applied.map_or(0, |applied| applied.adopted.len() as u64);
-        let mut report =
-            RecoveryReport { clean: manifest.clean, adopted_pages, ..RecoveryReport::default() };
+        let mut report = RecoveryReport { clean: manifest.clean, adopted_pages, ..RecoveryReport::default() };
         let recovered = if let Some(copied) = self.copied {
             let manifest = self.replay_copied(copied, manifest, &mut report, progress)?;
             self.begin_epoch_after_close(file, manifest)?

@@ -21,8 +21,8 @@ pub struct RecoveryReport {
     /// Chunks of those that are older than the checkpoint: the log was kept for a transaction that
     /// was in progress then.
     pub chunks_before_checkpoint: u64,
-    /// Pages of a standby that were taken over when it was promoted, so that what it had applied was
-    /// not replayed.
+    /// Pages of a standby that were taken over when it was promoted, so that what it had applied
+    /// was not replayed.
     pub adopted_pages: u64,
     /// Bytes of the records of those that were replayed.
     pub record_bytes: u64,

@@ -1,7 +1,8 @@
 //! The thread of a standby: looks for new log, applies it, and takes a new base when the log that
 //! it needs is gone.
 
-use super::copy::{Copy, CopyOptions, Failure, FollowingCopy, Published};
+use super::copy::{Copy, Failure, FollowingCopy, Published};
+use super::options::CopyOptions;
 use super::tables::View;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Result};
@@ -25,8 +26,8 @@ const CLOSE_EVERY: Duration = Duration::from_millis(200);
 const BASE_AGE: Duration = Duration::from_secs(3600);
 /// A gap that does not close for so long is reported.
 const GAP_MAX: Duration = Duration::from_secs(5);
-/// A new base is taken, too, when the log has so many bytes above the newest checkpoint: a promotion
-/// would have to replay them.
+/// A new base is taken, too, when the log has so many bytes above the newest checkpoint: a
+/// promotion would have to replay them.
 pub(super) const BASE_LOG_BYTES: u64 = 64 << 20;
 /// The longest time that a new base may take to reach what the old one shows, without a find.
 const CATCH_UP_MAX: Duration = Duration::from_secs(10);
@@ -41,7 +42,7 @@ pub(super) struct Served {
 
 /// How the standby does.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct Applied {
     pub(super) newest: Csn,
     pub(super) behind_since: Option<Nanos>,
     pub(super) transactions: u64,
@@ -56,7 +57,7 @@ pub(super) struct Shared {
     pub(super) served: Mutex<Served>,
     /// Happens when `served` has changed.
     pub(super) changed: Event,
-    pub(super) progress: Mutex<Progress>,
+    pub(super) progress: Mutex<Applied>,
     /// What the thread has left, if the copy is whole.
     pub(super) left: Mutex<Option<FollowingCopy>>,
     pub(super) stopping: AtomicBool,
@@ -107,6 +108,8 @@ pub(super) struct Applier {
     has_failed: bool,
     /// The copy may lack a part of a transaction: a new one is needed.
     is_torn: bool,
+    /// The log no longer has what the copy lacks.
+    is_behind: bool,
     /// A new base that another thread makes.
     coming: Option<Coming>,
 }
@@ -135,6 +138,7 @@ impl Applier {
             gap_since: None,
             has_failed: false,
             is_torn: false,
+            is_behind: false,
             coming: None,
         }
     }
@@ -170,9 +174,8 @@ impl Applier {
     /// Looks once, and applies what is there. Returns whether something came.
     fn step(&mut self) -> std::result::Result<bool, Failure> {
         if self.is_torn {
-            let following = FollowingCopy::open(&self.storage, &self.options).map_err(Failure::Copy)?;
-            self.take_new_base(following).map_err(Failure::Copy)?;
-            self.is_torn = false;
+            self.begin_again().map_err(Failure::Copy)?;
+            (self.is_torn, self.is_behind) = (false, false);
             return Ok(true);
         }
         let found = self.look().map_err(|error| match error.kind() {
@@ -226,7 +229,24 @@ impl Applier {
         let (copy, tail) = (&self.following.copy, &self.following.tail);
         let is_old = || self.options.clock.now().since(copy.made) >= BASE_AGE;
         let is_newer = tail.manifest().checkpoint > copy.base.checkpoint;
-        is_newer && (tail.log_bytes() >= self.options.base_log_bytes || is_old())
+        self.options.directory.is_none()
+            && is_newer
+            && (tail.log_bytes() >= self.options.base_log_bytes || is_old())
+    }
+
+    /// Replaces a copy to which nothing more can be applied.
+    fn begin_again(&mut self) -> Result<()> {
+        if self.options.directory.is_some() {
+            let old = self.following.copy.db.clone();
+            let mut close = || old.clone().close();
+            // Snapshots that are open end here.
+            match self.is_behind {
+                true => FollowingCopy::copy_again(&self.storage, &self.options, &mut close)?,
+                false => close()?,
+            }
+        }
+        let following = FollowingCopy::open(&self.storage, &self.options)?;
+        self.take_new_base(following)
     }
 
     /// Has a new base made in another thread when one is due, and shows it when it is there.
@@ -269,6 +289,7 @@ impl Applier {
         tracing::warn!(%error, "the standby cannot follow for now");
         self.has_failed = true;
         self.is_torn |= matches!(failure, Failure::Copy(_));
+        self.is_behind |= error.kind() == ErrorKind::FellBehind;
         let (Failure::Look(error) | Failure::Copy(error)) = failure;
         self.shared.progress.lock().failure = Some(error);
     }
@@ -283,7 +304,7 @@ impl Applier {
         self.shared.progress.lock().bases += 1;
         self.shared.changed.notify_all();
         if Arc::strong_count(&old.copy) == 2 {
-            old.copy.overlay.end_pin();
+            old.copy.end_pin();
         }
         // Closing the old copy writes what nothing needs. Without a thread it ends here.
         let _ = thread::spawn("quench-end-copy", move || drop((before, old)));

@@ -11,6 +11,8 @@
 //!    snapshot lies between them.
 //! 3. After an error a part of a transaction may be missing: the copy is not applied to any more.
 
+use super::kept::{self, Notes};
+use super::options::CopyOptions;
 use super::tables::{Tables, View};
 use crate::api::builder::Builder;
 use crate::api::database::Database;
@@ -23,7 +25,7 @@ use crate::device::{OverlayStorage, Storage};
 use crate::feed::{Change, CommittedTransaction, DirectoryLog, LogTail, TailLog};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Changes that are applied in one transaction, unless one of the database has more.
@@ -34,23 +36,14 @@ const BYTES_MAX: usize = 1 << 20;
 const SEGMENT_BYTES: u64 = 16 << 20;
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// How to make copies.
-#[derive(Clone, Debug)]
-pub(super) struct CopyOptions {
-    pub(super) settings: Settings,
-    /// A newer checkpoint is taken when the log has so many bytes above it.
-    pub(super) base_log_bytes: u64,
-    pub(super) scratch: PathBuf,
-    pub(super) clock: Clock,
-}
-
 /// What a snapshot of a standby keeps: the copy, and with it its checkpoint.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) db: Database,
     /// The manifest of the checkpoint from which it was made.
     pub(super) base: Manifest,
-    pub(super) overlay: Arc<OverlayStorage>,
+    /// None for a copy in a directory.
+    pub(super) overlay: Option<Arc<OverlayStorage>>,
     /// When it was made.
     pub(super) made: Nanos,
     /// Keeps the checkpoint of a directory. Dropped after the database.
@@ -58,9 +51,16 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Returns whether a pin in a store of objects keeps the checkpoint.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.reader.is_none()
+    /// Returns the pages, if a pin in a store of objects keeps the checkpoint.
+    pub(super) fn pinned(&self) -> Option<&Arc<OverlayStorage>> {
+        self.overlay.as_ref().filter(|_| self.reader.is_none())
+    }
+
+    /// Removes the pin of the checkpoint, if there is one.
+    pub(super) fn end_pin(&self) {
+        if let Some(overlay) = self.pinned() {
+            overlay.end_pin();
+        }
     }
 }
 
@@ -85,6 +85,8 @@ pub(super) struct FollowingCopy {
     /// Everything up to here is visible.
     pub(super) csn: Csn,
     pub(super) transactions: u64,
+    /// Of a copy in a directory.
+    notes: Option<Notes>,
     /// Tables are not those of the checkpoint.
     pub(super) has_other_tables: bool,
     /// The newest CSN of each look that found something not applied yet, and when that was.
@@ -110,16 +112,69 @@ struct Batch {
 }
 
 impl FollowingCopy {
-    /// Makes a copy of the newest checkpoint.
+    /// Makes a copy of the newest checkpoint, or opens the one in the directory of the options.
     ///
     /// # Errors
     /// As [`Builder::open_standby`].
     pub(super) fn open(storage: &Arc<dyn Storage>, options: &CopyOptions) -> Result<FollowingCopy> {
-        // What one bucket has of the log may not be in a majority, and may still be lost.
-        let in_several = || {
-            let what = "a database in several buckets cannot be followed";
-            Error::new(ErrorKind::Unsupported, what).with_advice("open its newest checkpoint for reading")
+        match &options.directory {
+            None => FollowingCopy::open_scratch(storage, options),
+            Some(directory) => FollowingCopy::open_kept(storage, options, directory),
+        }
+    }
+
+    /// Copies the newest checkpoint again to the directory, because the log no longer has what the
+    /// copy there lacks. Calls `before` when the new copy is complete.
+    pub(super) fn copy_again(
+        storage: &Arc<dyn Storage>,
+        options: &CopyOptions,
+        before: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        match &options.directory {
+            None => Ok(()),
+            Some(directory) => kept::make(storage, options, &kept_settings(options), directory, before),
+        }
+    }
+
+    fn open_kept(
+        storage: &Arc<dyn Storage>,
+        options: &CopyOptions,
+        directory: &Path,
+    ) -> Result<FollowingCopy> {
+        let manifest = ManifestFile::read_beside_writer(&**storage).map_err(no_database)?;
+        let open = || kept::open(directory, kept_settings(options), options, manifest.database);
+        let opened = match open()? {
+            Some(opened) => opened,
+            None => {
+                kept::make(storage, options, &kept_settings(options), directory, &mut || Ok(()))?;
+                open()?.ok_or_else(|| Error::corruption("the copy is gone"))?
+            }
         };
+        let (db, notes, csn) = opened;
+        // Read again: a checkpoint that was copied is not newer.
+        let manifest = ManifestFile::read_beside_writer(&**storage).map_err(no_database)?;
+        let log = match storage.pins() {
+            Some(_) => TailLog::Objects(storage.followed_log().ok_or_else(in_several)?),
+            None => TailLog::Directory(DirectoryLog::new(storage.clone(), &manifest)?),
+        };
+        let mut tables = Tables::resume(&db, &notes.ids, kept::NOTES)?;
+        let tail = LogTail::begin_after(log, &manifest, tables.numbered(), csn)?;
+        let (view, made) = (tables.view(), options.clock.now());
+        Ok(FollowingCopy {
+            copy: Arc::new(Copy { db, base: manifest, overlay: None, made, reader: None }),
+            tail,
+            tables,
+            view,
+            csn,
+            transactions: 0,
+            notes: Some(notes),
+            has_other_tables: false,
+            arrived: VecDeque::new(),
+            clock: options.clock.clone(),
+        })
+    }
+
+    fn open_scratch(storage: &Arc<dyn Storage>, options: &CopyOptions) -> Result<FollowingCopy> {
         let (view, base, log, reader) = match storage.pins() {
             Some(pins) => {
                 let log = storage.followed_log().ok_or_else(in_several)?;
@@ -135,8 +190,7 @@ impl FollowingCopy {
         };
         let manifest = as_closed(&base).encode()?;
         let overlay = Arc::new(OverlayStorage::new(view, manifest, &options.scratch)?);
-        let builder =
-            Builder::default().settings(settings_of(&options.settings)).in_storage(overlay.clone());
+        let builder = Builder::default().settings(settings_of(&options.settings)).in_storage(overlay.clone());
         let db = builder.in_time_of(options.clock.clone()).open(Path::new("standby"))?;
         let tables = db.inner.system.catalog.tables();
         let names = tables.into_iter().map(|table| (table.id, table.name.get()));
@@ -144,7 +198,8 @@ impl FollowingCopy {
         let mut tables = Tables::of(&db);
         let (view, made, csn) = (tables.view(), options.clock.now(), base.checkpoint);
         Ok(FollowingCopy {
-            copy: Arc::new(Copy { db, base, overlay, made, reader }),
+            copy: Arc::new(Copy { db, base, overlay: Some(overlay), made, reader }),
+            notes: None,
             tail,
             tables,
             view,
@@ -291,7 +346,12 @@ impl FollowingCopy {
         publish: &mut Publish<'_>,
     ) -> Result<()> {
         debug_assert!(csn >= self.csn, "what is visible stays visible");
-        let transaction = std::mem::take(batch).transaction;
+        let mut transaction = std::mem::take(batch).transaction;
+        if let Some(notes) = &mut self.notes {
+            let mut noted = transaction.map_or_else(|| self.copy.db.begin(), Ok)?;
+            notes.write(&mut noted, csn, view.is_some().then(|| self.tables.ids()))?;
+            transaction = Some(noted);
+        }
         if let Some(view) = &view {
             self.view = view.clone();
         }
@@ -302,6 +362,18 @@ impl FollowingCopy {
         }
         Ok(())
     }
+}
+
+/// What one bucket has of the log may not be in a majority, and may still be lost.
+fn in_several() -> Error {
+    let what = "a database in several buckets cannot be followed";
+    Error::new(ErrorKind::Unsupported, what).with_advice("open its newest checkpoint for reading")
+}
+
+/// Returns the settings of a copy in a directory.
+fn kept_settings(options: &CopyOptions) -> Settings {
+    let recovery_seconds = Settings::default().recovery_seconds;
+    Settings { create: true, recovery_seconds, ..settings_of(&options.settings) }
 }
 
 /// Returns the manifest of a database that was closed at the checkpoint: it needs no log.

@@ -12,6 +12,7 @@ use crate::api::open::Handover;
 use crate::base::settings::Settings;
 use crate::base::{PageId, Result};
 use crate::checkpoint::AdoptedPages;
+use crate::device::OverlayStorage;
 use crate::log::ReadLog;
 use crate::recovery::Applied;
 use crate::store::{BlockRef, HeldBlocks, Manifest, PageStore};
@@ -29,8 +30,9 @@ struct CopyPages {
 /// Begins to hand over a copy. `None` if nothing of it can be used.
 pub(super) fn begin(following: FollowingCopy, settings: &Settings) -> Option<Handover> {
     // In a directory what was found may have to be appended again.
-    let is_in_store = following.copy.is_pinned();
-    if !is_in_store || following.has_other_tables || settings.change_history_bytes > 0 {
+    let overlay = following.copy.pinned()?.clone();
+    let is_whole = following.csn == following.tail.csn();
+    if !is_whole || following.has_other_tables || settings.change_history_bytes > 0 {
         return None;
     }
     let (copy, log) = (following.copy.clone(), following.tail.into_read_log());
@@ -47,7 +49,7 @@ pub(super) fn begin(following: FollowingCopy, settings: &Settings) -> Option<Han
         // A panic leaves nothing.
         let _ = thread.join();
         let pages = pages.lock().take()?;
-        let fitted = pages.and_then(|pages| fit(&copy, log, pages, manifest, store));
+        let fitted = pages.and_then(|pages| fit(&copy, &overlay, log, pages, manifest, store));
         fitted.unwrap_or_else(|error| {
             tracing::warn!(%error, "the pages of the standby cannot be used: the whole log is replayed");
             None
@@ -72,7 +74,8 @@ fn pages_of(copy: &Copy) -> Result<CopyPages> {
 
 /// Returns what recovery needs, if the copy began with the checkpoint of the manifest.
 fn fit(
-    copy: &Arc<Copy>,
+    copy: &Copy,
+    overlay: &OverlayStorage,
     log: ReadLog,
     pages: CopyPages,
     manifest: &Manifest,
@@ -89,7 +92,7 @@ fn fit(
     let page_bytes = store.page_bytes() as u64;
     let differs = |(page, image): &(PageId, BlockRef)| {
         let at = image.block().0 * page_bytes;
-        stored.get(page) != Some(image) || copy.overlay.is_written(at..at + page_bytes)
+        stored.get(page) != Some(image) || overlay.is_written(at..at + page_bytes)
     };
     let adopted = pages.images.iter().copied().filter(differs).collect();
     let adopted = AdoptedPages::new(copy.db.inner.store.clone(), pages.held, adopted);

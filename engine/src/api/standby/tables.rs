@@ -7,7 +7,7 @@
 
 use crate::api::database::Database;
 use crate::api::table::Table;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, TableId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
@@ -46,6 +46,32 @@ impl Tables {
         Tables { by_id, names, views: Vec::new(), dropped: Vec::new(), next: (0, 0) }
     }
 
+    /// Returns the tables of a copy, by their numbers in the database. Drops all others but `keep`:
+    /// what an interrupted change of tables has left.
+    pub(super) fn resume(db: &Database, ids: &BTreeMap<u32, u32>, keep: &str) -> Result<Tables> {
+        let mut tables = Tables { by_id: HashMap::new(), names: BTreeMap::new(), ..Tables::of(db) };
+        for state in db.inner.system.catalog.tables() {
+            let table = Table { state };
+            if let Some((id, _)) = ids.iter().find(|(_, local)| **local == table.id()) {
+                tables.by_id.insert(*id, table.clone());
+                tables.names.insert(table.name(), table);
+            } else if *table.name() != *keep {
+                db.drop_table(&table.name())?;
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Returns the tables of the copy, by their numbers in the database.
+    pub(super) fn ids(&self) -> BTreeMap<u32, u32> {
+        self.by_id.iter().map(|(id, table)| (*id, table.id())).collect()
+    }
+
+    /// Returns the tables, each with its number in the database.
+    pub(super) fn numbered(&self) -> Vec<(TableId, Arc<str>)> {
+        self.by_id.iter().map(|(id, table)| (TableId(*id), table.name())).collect()
+    }
+
     pub(super) fn get(&self, id: u32) -> Result<&Table> {
         let unknown = || Error::corruption(format!("the log changes table {id}, which does not exist"));
         self.by_id.get(&id).ok_or_else(unknown)
@@ -74,6 +100,9 @@ impl Tables {
     pub(super) fn rename(&mut self, db: &Database, id: u32, name: &str) -> Result<()> {
         let table = self.get(id)?.clone();
         let before = table.name();
+        if *before == *name {
+            return Ok(());
+        }
         self.free_name(db, name)?;
         db.rename_table(&before, name)?;
         self.names.remove(&before);

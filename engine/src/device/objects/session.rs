@@ -10,6 +10,7 @@ use super::fence::{Ended, fence_all, peek};
 use super::files::Files;
 use super::frame::{Frame, FrameKind};
 use super::numbered::NumberedSegment;
+use super::numbered::number_of;
 use super::open_segment::{OpenSegment, OpenSegmentFile, Writer};
 use super::options::Options;
 use super::page_cache::PageCache;
@@ -17,7 +18,6 @@ use super::patience::{error_of, persist, place};
 use super::register::{Register, look_up};
 use super::repair::{Repair, Repaired};
 use super::request::{Condition, Request};
-use super::numbered::number_of;
 use super::segment_reader::{Part, SegmentReader};
 use super::spread_segment::SpreadSegment;
 use super::store::{ObjectStore, StoreFacts};
@@ -257,8 +257,8 @@ impl Session {
         Some(Arc::new(SegmentReader { store, path, parts, patience }))
     }
 
-    /// Leaves out what precedes these positions, of segments of earlier writers that are opened from
-    /// now on.
+    /// Leaves out what precedes these positions, of segments of earlier writers that are opened
+    /// from now on.
     pub(super) fn leave_out(&self, read: &[LogPosition]) {
         self.segments.lock().left_out = read.to_vec();
     }
