@@ -55,8 +55,10 @@ impl Applied {
     /// Passes over what has only CSNs up to `csn`, of epochs up to `epoch`.
     pub fn advance(&mut self, csn: Csn, epoch: Epoch) {
         for (part, pieces) in &mut self.pieces {
-            let is_known = |piece: &mut Piece| piece.last_csn <= csn && piece.last_epoch <= epoch;
-            while let Some(piece) = pieces.pop_front_if(is_known) {
+            let is_known = |piece: &Piece| piece.last_csn <= csn && piece.last_epoch <= epoch;
+            while pieces.front().is_some_and(is_known)
+                && let Some(piece) = pieces.pop_front()
+            {
                 self.positions.insert(part.clone(), piece.at);
                 let last = self.segments.entry(piece.segment).or_default();
                 *last = (*last).max(piece.last_csn);
