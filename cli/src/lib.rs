@@ -115,7 +115,7 @@ enum Command {
     Pins(pins::PinsArgs),
     /// Show the buckets of a database in several, repair them, or replace one
     Buckets(buckets::BucketsArgs),
-    /// Follow the log of a database in a store of objects, and print how far a standby is behind
+    /// Follow the log of a database, and print how far a standby or a kept copy is behind
     Follow(follow::FollowArgs),
     /// List what lies in a store of objects, and why each object is there
     Objects(objects::ObjectsArgs),
