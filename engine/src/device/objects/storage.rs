@@ -32,7 +32,9 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Error, ErrorKind, Location, Result, SegmentId};
 use crate::device::{
-    BucketStatistics, DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, LogPosition, MANIFEST_PATH, ManifestStore, Names, ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest, Register, Roles, Segments, Storage, WriteQueue, check_new, path_of,
+    BucketStatistics, DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, LogPosition,
+    MANIFEST_PATH, ManifestStore, Names, ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins,
+    ReadDone, ReadRequest, Register, Roles, Segments, Storage, WriteQueue, check_new, path_of,
 };
 use crate::sync::{Mutex, thread};
 use bytes::Bytes;
