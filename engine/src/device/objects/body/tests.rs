@@ -42,20 +42,26 @@ fn body() -> Body {
             FileEntry { path: "BACKUP".into(), len: 1 << 20, object: object(300, 8) },
             FileEntry { path: "RESTORING".into(), ..FileEntry::default() },
         ],
+        fenced: Vec::new(),
         contents: Bytes::from_static(b"the engine's"),
     }
 }
 
+/// One in several buckets, of which a takeover has ended a segment.
+fn fenced() -> Body {
+    Body { fenced: vec![(ObjectId { epoch: WriterEpoch(299), number: 6 }, 1 << 20)], ..body() }
+}
+
 #[test]
 fn a_body_is_read_as_it_was_written() {
-    for body in [body(), Body::default()] {
+    for body in [body(), fenced(), Body::default()] {
         assert_eq!(Body::decode(&body.encode()).expect("whole"), body);
     }
 }
 
 #[test]
 fn every_changed_or_missing_byte_is_refused() {
-    let bytes = body().encode();
+    let bytes = fenced().encode();
     for end in 0..bytes.len() {
         Body::decode(&bytes[..end]).expect_err("it is cut");
         let mut changed = bytes.to_vec();
