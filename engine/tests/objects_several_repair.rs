@@ -1,5 +1,5 @@
-//! Repair of a database in several buckets: a bucket that was away, came back old or empty, or takes
-//! the place of another has everything again. So buckets may be lost one after the other.
+//! Repair of a database in several buckets: a bucket that was away, came back old or empty, or
+//! takes the place of another has everything again. So buckets may be lost one after the other.
 
 use crate::objects_several::{Machine, Objects, Written, Zones, keys};
 use quenchdb::internals::base::random::Random;

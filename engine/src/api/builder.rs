@@ -147,9 +147,9 @@ impl Builder {
     ///
     /// The database opens without `old`, so a majority must be reachable without it. It copies
     /// everything to `new` in the background; [`Statistics::buckets`](crate::Statistics::buckets)
-    /// shows how far that is. From the moment at which `new` counts, the database is in the new list
-    /// of buckets, and the old list is refused. If the process ends earlier, the database is still
-    /// in the old list. Does nothing if `new` has taken that place already.
+    /// shows how far that is. From the moment at which `new` counts, the database is in the new
+    /// list of buckets, and the old list is refused. If the process ends earlier, the database is
+    /// still in the old list. Does nothing if `new` has taken that place already.
     ///
     /// ```no_run
     /// # fn main() -> quenchdb::Result<()> {

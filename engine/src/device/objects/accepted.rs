@@ -214,7 +214,7 @@ fn accept(
     Ok((Accepted { blocks: whole as u64, tails }, Ended { parts: counted, fence: None }))
 }
 
-/// Decides anew what counts of an accepted segment, without a change of its content: `blocks` under
+/// Changes where an accepted segment lies, and not its content: `blocks` of it stay under
 /// their own names, and those behind them in objects of this writer. So a bucket with a fence in
 /// the place of a block can have it, too.
 ///

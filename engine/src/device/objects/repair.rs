@@ -14,9 +14,9 @@
 //!    one. Objects of this writer that no manifest names yet are copied, too (O35).
 //! 3. A block of an earlier writer whose name is taken by a fence in some bucket is put into an
 //!    object of this writer, in all of them, and the manifest names that object instead (O33).
-//! 4. Fences stay for ever (O23), so a bucket must have those of all ended writers. Otherwise a writer
-//!    that was ended long ago reports blocks again, as soon as the buckets with its fences were
-//!    emptied one after the other and filled again.
+//! 4. Fences stay for ever (O23), so a bucket must have those of all ended writers (O37). Otherwise
+//!    a writer that was ended long ago reports blocks again, as soon as the buckets with its fences
+//!    were emptied one after the other and filled again.
 //! 5. The repair of a bucket runs when something was not sent to it, and then again with growing
 //!    pauses until the bucket is whole. Each bucket has a thread, which sleeps otherwise.
 

@@ -75,6 +75,12 @@ impl Segments {
         Segments { earlier: entries, ended, fenced, ..Segments::default() }
     }
 
+    /// Puts the segments of earlier writers into the first body of a writer in several buckets.
+    fn describe(&self, body: &mut Body) {
+        body.segments = self.entries();
+        body.fenced.extend_from_slice(&self.fenced);
+    }
+
     /// Returns what the register says of all segments that were not removed, in their order.
     fn entries(&self) -> Vec<SegmentEntry> {
         let mut all = self.earlier.clone();
@@ -98,6 +104,7 @@ impl Session {
     ) -> Result<Arc<Session>> {
         let acceptors = buckets.map(|buckets| Acceptors::new(buckets.clone(), options.patience));
         let begun = Session::begin_with(store, facts, options, acceptors.clone(), cache, is_new);
+        let begun = begun.and_then(|session| session.start_repair().map(|()| session));
         if begun.is_err() {
             acceptors.iter().for_each(|acceptors| acceptors.end());
         }
@@ -133,10 +140,7 @@ impl Session {
         let segments = segments.map_err(|error| overtaken(&**store, &register, options, error))?;
         if buckets.is_some() {
             // From here on the log of earlier writers is as fixed as in one bucket (O33, O34).
-            register.update(|body| {
-                body.segments = segments.entries();
-                body.fenced.extend_from_slice(&segments.fenced);
-            })?;
+            register.update(|body| segments.describe(body))?;
         }
         let body = register.body();
         let segments = Mutex::new(segments);
@@ -162,7 +166,7 @@ impl Session {
         let collectors = collectors(store, buckets);
         collectors.iter().for_each(|collector| collector.collect_orphans(&body));
         let (store, repair) = (store.clone(), Mutex::default());
-        let session = Arc::new(Session {
+        Ok(Arc::new(Session {
             store,
             options,
             register,
@@ -175,9 +179,7 @@ impl Session {
             acceptors,
             repair,
             watches,
-        });
-        session.start_repair()?;
-        Ok(session)
+        }))
     }
 
     /// Starts to repair buckets that lack something.

@@ -11,8 +11,8 @@
 //!    its first free number ends what it will ever confirm (O22).
 //! 2. A block is durable when enough buckets confirmed it (O30). Then so are all lower ones.
 //! 3. A bucket that fails, or for which too much waits, gets no more blocks of this segment. What
-//!    the bucket has confirmed counts. The repair copies what the bucket lacks, under the same names,
-//!    as if the first requests were slow; then the bucket gets the next blocks, too (O36).
+//!    the bucket has confirmed counts. The repair copies what the bucket lacks, under the same
+//!    names, as if the first requests were slow. Then the bucket gets the next blocks, too (O36).
 //! 4. If too few buckets can still confirm a block, the write fails. Its outcome is unknown unless
 //!    every bucket has refused it for certain: a block that reached one bucket may be recovered.
 
@@ -38,9 +38,9 @@ use std::time::Duration;
 const IDLE_MAX: Duration = Duration::from_secs(1);
 /// Blocks that are copied to a bucket together.
 const COPIED_TOGETHER: u64 = 8;
-/// Most blocks that are sent and not known to be durable. So the number of a writer's next block is
-/// bounded by what may count: fences for so many numbers end the writer in a bucket of which nobody
-/// knows which blocks it had.
+/// Most blocks that are sent and not known to be durable. So what may count bounds the number of a
+/// writer's next block: fences for so many numbers end the writer in a bucket, whatever the bucket
+/// had before.
 pub(super) const BLOCKS_AHEAD_MAX: u64 = 16;
 
 /// The segment in one bucket.
@@ -319,8 +319,8 @@ impl SpreadSegment {
         }
     }
 
-    /// Returns whether a bucket needs blocks that it did not get, or has lost. What such a bucket has
-    /// confirmed of blocks that are not durable yet is forgotten: it may be lost, too.
+    /// Returns whether a bucket needs blocks that it did not get, or has lost. What such a bucket
+    /// has confirmed of blocks that are not durable yet is forgotten: it may be lost, too.
     fn begin_again(&self, bucket: usize) -> bool {
         let mut state = self.state.lock();
         let State { copies, blocks, .. } = &mut *state;

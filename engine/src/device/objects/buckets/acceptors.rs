@@ -15,10 +15,10 @@
 //! 4. A body whose put has no reply is sent again after a look at the bucket: the look shows
 //!    whether a copy arrived. A body that reached a minority may be adopted by a later claim, so
 //!    after a failure this writer puts no other.
-//! 5. A bucket whose manifest is gone, or older than what the bucket confirmed, does not count until
-//!    it joins under a new identity (O35). The manifest that says so is accepted by a majority
-//!    without that bucket, and only then the bucket gets a register. So a claim that reads this
-//!    register finds the others agreed.
+//! 5. A bucket whose manifest is gone, or older than what the bucket confirmed, does not count
+//!    until it joins under a new identity (O35). The manifest that says so is accepted by a
+//!    majority without that bucket, and only then the bucket gets a register. So a claim that reads
+//!    this register finds the others agreed.
 
 use super::super::body::{Body, MANIFEST_NAME};
 use super::super::patience::{Patience, error_of, may_end, place, read};
@@ -544,8 +544,8 @@ impl Acceptors {
         proposal.round.wait(|votes| votes[bucket].as_ref().map(is_yes))
     }
 
-    /// Makes a bucket that has everything one of the database, under a new identity (O35). `publish`
-    /// puts a manifest, and `newest` returns the newest one.
+    /// Makes a bucket that has everything one of the database, under a new identity (O35).
+    /// `publish` puts a manifest, and `newest` returns the newest one.
     ///
     /// # Errors
     /// As `publish`; `Io` if the bucket holds another database, or cannot be reached.

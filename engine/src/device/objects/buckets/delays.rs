@@ -49,7 +49,7 @@ impl Delays {
         Delays(Arc::new(Shared { queue: Mutex::default(), changed: Event::new(), clock: Clock::real() }))
     }
 
-    /// Calls `late` after `delay` if somebody still holds it then. Without a thread nothing is
+    /// Calls `late` after `delay` if it is still held then. Without a thread nothing is
     /// called.
     pub fn add(&self, late: Weak<dyn Late>, delay: Duration) {
         let starts = {
