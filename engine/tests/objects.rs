@@ -31,8 +31,38 @@ const PRESETS: [Preset; 7] = [
     Preset::Restricted,
 ];
 
-pub fn store(seed: u64, appends: bool) -> SimulatedStore {
-    SimulatedStore::with(StoreOptions { appends, ..StoreOptions::new(seed) })
+/// How a store takes blocks of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Numbered,
+    Appends,
+    Streams,
+    /// Streams that are not revoked when another one takes over.
+    UnrevokedStreams,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Appends, Kind::Numbered, Kind::Streams, Kind::UnrevokedStreams];
+
+    fn is_stream(self) -> bool {
+        matches!(self, Kind::Streams | Kind::UnrevokedStreams)
+    }
+}
+
+impl From<bool> for Kind {
+    fn from(appends: bool) -> Kind {
+        if appends { Kind::Appends } else { Kind::Numbered }
+    }
+}
+
+pub fn store(seed: u64, kind: impl Into<Kind>) -> SimulatedStore {
+    let kind = kind.into();
+    SimulatedStore::with(StoreOptions {
+        appends: kind != Kind::Numbered,
+        streams: kind.is_stream(),
+        revokes: kind != Kind::UnrevokedStreams,
+        ..StoreOptions::new(seed)
+    })
 }
 
 pub fn settings(preset: Preset) -> Settings {
@@ -101,15 +131,15 @@ pub fn verify(db: &Database, context: &str) {
 fn a_crash_between_any_two_changes_loses_nothing_acknowledged() {
     in_time("crashes of a store of objects", 300, || {
         for (at, preset) in some(&PRESETS, 3).into_iter().enumerate() {
-            for appends in [true, false] {
-                crashes(at as u64, preset, appends);
+            for kind in Kind::ALL {
+                crashes(at as u64, preset, kind);
             }
         }
     });
 }
 
-fn crashes(seed: u64, preset: Preset, appends: bool) {
-    let (settings, store) = (settings(preset), store(seed, appends));
+fn crashes(seed: u64, preset: Preset, kind: Kind) {
+    let (settings, store) = (settings(preset), store(seed, kind));
     let (client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");
     // Each number with the changes of the store when it was acknowledged.
@@ -124,7 +154,7 @@ fn crashes(seed: u64, preset: Preset, appends: bool) {
     let all = store.changes();
     for changes in spread(all as u64 + 1, 16) {
         let changes = changes as usize;
-        let context = format!("{preset}, appends {appends}, {changes} of {all} changes");
+        let context = format!("{preset}, {kind:?}, {changes} of {all} changes");
         let left = store.crash(changes, seed);
         let known = acknowledged.iter().filter(|(_, at)| *at <= changes).map(|(number, _)| *number).max();
         let (client, db) = open(&settings, &left).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -150,8 +180,8 @@ fn requests_of_unknown_outcome_lose_and_repeat_nothing() {
     in_time("ambiguous outcomes", 300, || {
         let mut struck = 0;
         for (at, preset) in some(&PRESETS, 3).into_iter().enumerate() {
-            for appends in [true, false] {
-                struck += ambiguous(at as u64, preset, appends);
+            for kind in Kind::ALL {
+                struck += ambiguous(at as u64, preset, kind);
             }
         }
         println!("{struck} requests failed or were repeated");
@@ -160,13 +190,14 @@ fn requests_of_unknown_outcome_lose_and_repeat_nothing() {
 }
 
 /// Commits while requests fail in all ways that prove nothing. Returns how many did.
-fn ambiguous(seed: u64, preset: Preset, appends: bool) -> u64 {
-    let (settings, store) = (settings(preset), store(seed, appends));
-    let context = format!("{preset}, appends {appends}");
+fn ambiguous(seed: u64, preset: Preset, kind: Kind) -> u64 {
+    let (settings, store) = (settings(preset), store(seed, kind));
+    let context = format!("{preset}, {kind:?}");
     let (client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");
-    for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied) {
-        store.set_odds(kind, 60);
+    let streams = FaultKind::OF_STREAMS.into_iter().filter(|_| kind.is_stream());
+    for fault in FaultKind::ALL.into_iter().chain(streams).filter(|fault| *fault != FaultKind::Denied) {
+        store.set_odds(fault, 60);
     }
     for round in 0..if is_deep() { 20_000 } else { 150 } {
         let number = count(&db, &table, 300).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -193,22 +224,22 @@ fn ambiguous(seed: u64, preset: Preset, appends: bool) -> u64 {
 #[test]
 fn a_takeover_loses_nothing_that_was_acknowledged() {
     in_time("takeovers", 300, || {
-        for appends in [true, false] {
-            takeovers(7, appends, depth(2000) as u32);
+        for kind in Kind::ALL {
+            takeovers(7, kind, depth(2000) as u32);
         }
     });
 }
 
 /// A writer commits until another one ends it, which then is the writer. No writer is closed.
-fn takeovers(seed: u64, appends: bool, rounds: u32) {
-    let store = store(seed, appends);
+fn takeovers(seed: u64, kind: Kind, rounds: u32) {
+    let store = store(seed, kind);
     let mut random = Random::from_seed(seed);
     let mut newest = 0;
     let (mut client, mut db) = open(&settings(Preset::Auto), &store).expect("opens");
     db.create_table("t").expect("new");
     for round in 0..rounds {
         let settings = settings(PRESETS[round as usize % PRESETS.len()]);
-        let context = format!("appends {appends}, takeover {round}, {}", settings.preset);
+        let context = format!("{kind:?}, takeover {round}, {}", settings.preset);
         let zombie = {
             let db = db.clone();
             std::thread::spawn(move || {
@@ -251,16 +282,15 @@ fn takeovers(seed: u64, appends: bool, rounds: u32) {
 fn requests_that_arrive_after_a_takeover_change_nothing() {
     in_time("frozen writers", 300, || {
         for seed in 0..depth(640) {
-            frozen(seed, true);
-            frozen(seed, false);
+            Kind::ALL.into_iter().for_each(|kind| frozen(seed, kind));
         }
     });
 }
 
-fn frozen(seed: u64, appends: bool) {
-    let (settings, store) = (settings(PRESETS[seed as usize % PRESETS.len()]), store(seed, appends));
+fn frozen(seed: u64, kind: Kind) {
+    let (settings, store) = (settings(PRESETS[seed as usize % PRESETS.len()]), store(seed, kind));
     let [commits, checkpoints, closes] = [0, 1, 2].map(|bit| seed >> bit & 1 == 0);
-    let context = format!("seed {seed}, appends {appends}, {}, commits {commits}", settings.preset);
+    let context = format!("seed {seed}, {kind:?}, {}, commits {commits}", settings.preset);
     let (client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");
     for _ in 0..5 {
@@ -433,7 +463,7 @@ fn statistics_count_the_requests_of_a_database() {
     assert!(since.appends >= 10 && since.puts >= 2, "{since:?}");
     assert!(since.sent_bytes >= 50_000, "{since:?}");
     assert_eq!((since.throttled, since.unknown), (0, 0));
-    let counted = [now.puts, now.appends, now.gets, now.heads, now.lists, now.deletes];
+    let counted = [now.puts, now.appends, 0, 0, now.gets, now.heads, now.lists, now.deletes];
     assert_eq!(counted, RequestKind::ALL.map(|kind| store.requests_of(kind)));
     // A failed request counts, too.
     store.set_odds(FaultKind::ThrottledBefore, 500);

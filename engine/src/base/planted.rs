@@ -150,6 +150,11 @@ bugs! {
     NumberedFenceDeleted "numbered-fence-deleted" "objects" "Without appends, a fence is deleted with its segment." "O23";
     ExtentDeletedEarly "extent-deleted-early" "objects" "An extent is deleted before a manifest without it is confirmed." "O18";
     ExtentNamedEarly "extent-named-early" "objects" "A manifest is put while an extent that it names is being uploaded." "O24";
+    StreamNotFinalized "stream-not-finalized" "objects" "A takeover opens the stream of a log object, and does not finalize the object." "O15";
+    StreamReadBeforeFinalize "stream-read-before-finalize" "objects" "A log object counts up to the length before it was finalized." "O13";
+    StreamResentWhole "stream-resent-whole" "objects" "After a lost stream a torn block is sent whole, at the end of what is there." "O11";
+    StreamReportedUnflushed "stream-reported-unflushed" "objects" "A block is reported when it was handed to the stream." "O7";
+    StreamUncut "stream-uncut" "objects" "A torn block at the end of a lane counts, and shifts the lanes behind it." "O11";
     OneBucketAcknowledges "one-bucket-acknowledges" "objects" "One of several buckets makes a block or an extent durable." "O30";
     FirstRegisterTaken "first-register-taken" "objects" "A claim continues from the manifest of the first bucket that promised." "O31";
     BallotWithoutGeneration "ballot-without-generation" "objects" "A claim compares the writers of manifests, and not their generations." "O31";

@@ -310,7 +310,8 @@ impl OpenSegment for Arc<AppendedSegment> {
 
     fn entry(&self, number: u64) -> SegmentEntry {
         let objects = self.state.lock().lanes.iter().map(|lane| lane.id.number).collect();
-        SegmentEntry { number, epoch: self.writer.header.epoch, form: Form::Lanes, objects, accepted: None }
+        let epoch = self.writer.header.epoch;
+        SegmentEntry { number, epoch, form: Form::Lanes, objects, ..SegmentEntry::default() }
     }
 
     fn make_room(&self, bytes: u64) -> Result<()> {

@@ -3,7 +3,7 @@
 //! | field | form | meaning |
 //! |---|---|---|
 //! | magic | 8 bytes | `QNCHOBJS` |
-//! | format version | 4 bytes | 1; 2 if a segment has the form 2; 4 if one has the form 3; 5 with fenced segments |
+//! | format version | 4 bytes | 1; 2 if a segment has form 2; 4 if one has form 3; 5 if one has form 4; 6 with fenced segments |
 //! | CRC-32C | 4 bytes | of everything behind it |
 //! | identity | 8 bytes | random, repeated in every log object |
 //! | generation | varint | rises with each put |
@@ -12,6 +12,7 @@
 //! | closed | 1 byte, 0 or 1 | this writer has ended, and none of its requests is in flight |
 //! | segments | varint count | each: number varint, epoch varint, form 1 byte, varint count of objects, varint each |
 //! | | | form 3 also: blocks varint, varint count of tails, each: epoch, number, length, all varints |
+//! | | | form 4 also: the generation of each object, varints |
 //! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
 //! | pages | varint | length of the file of pages |
 //! | files | varint count | each: path as bytes, length, epoch and name of its object, all varints |
@@ -101,6 +102,16 @@ pub enum Form {
     /// As `Numbered`, and its writer looks at the manifest before it reports a block (O29). So the
     /// fence need not stay.
     Watched = 2,
+    /// Objects that take appends over streams. (3 is the form of an accepted segment.)
+    Streams = 4,
+}
+
+impl Form {
+    /// Returns whether each object is a lane, which holds many blocks.
+    #[must_use]
+    pub fn has_lanes(self) -> bool {
+        matches!(self, Form::Lanes | Form::Streams)
+    }
 }
 
 /// Returns the identity of the objects and the last claim, as the first [`OWNER_BYTES`] of a
@@ -125,6 +136,8 @@ pub struct SegmentEntry {
     pub form: Form,
     /// Numbers of its lanes; or the one number that the names of all its objects begin with.
     pub objects: Vec<u64>,
+    /// Of streams, the generation of each object.
+    pub generations: Vec<u64>,
     /// In several buckets, what counts of the segment of an ended writer.
     pub accepted: Option<Accepted>,
 }
@@ -143,6 +156,11 @@ impl SegmentEntry {
     /// Returns the segment's objects.
     pub fn ids(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.objects.iter().map(|number| ObjectId { epoch: self.epoch, number: *number })
+    }
+
+    /// Returns the objects with their generations; those without one have 0.
+    pub fn streams(&self) -> impl Iterator<Item = (ObjectId, u64)> + '_ {
+        self.ids().enumerate().map(|(at, id)| (id, self.generations.get(at).copied().unwrap_or(0)))
     }
 
     /// Returns the objects in which a successor has put the segment's last blocks.
@@ -229,6 +247,7 @@ impl Body {
         let version = match &self.segments {
             _ if !self.fenced.is_empty() => VERSIONS[3],
             segments if segments.iter().any(|segment| segment.accepted.is_some()) => VERSIONS[2],
+            segments if segments.iter().any(|segment| segment.form == Form::Streams) => VERSIONS[3],
             segments if segments.iter().any(|segment| segment.form == Form::Watched) => VERSIONS[1],
             _ => VERSIONS[0],
         };
@@ -246,6 +265,11 @@ impl Body {
             out.push(if segment.accepted.is_some() { ACCEPTED_FORM } else { segment.form as u8 });
             put_varint(&mut out, segment.objects.len() as u64);
             segment.objects.iter().for_each(|number| put_varint(&mut out, *number));
+            debug_assert!(
+                segment.form != Form::Streams || segment.generations.len() == segment.objects.len(),
+                "each object that takes a stream has a generation"
+            );
+            segment.generations.iter().for_each(|generation| put_varint(&mut out, *generation));
             if let Some(Accepted { blocks, tails }) = &segment.accepted {
                 put_varint(&mut out, *blocks);
                 put_varint(&mut out, tails.len() as u64);
@@ -333,14 +357,19 @@ impl Body {
                 0 => Form::Lanes,
                 1 | ACCEPTED_FORM => Form::Numbered,
                 2 => Form::Watched,
+                4 => Form::Streams,
                 _ => return None,
             };
             let mut objects = Vec::new();
             for _ in 0..reader.varint()? {
                 objects.push(reader.varint()?);
             }
+            let mut generations = Vec::new();
+            for _ in 0..if form == Form::Streams { objects.len() } else { 0 } {
+                generations.push(reader.varint()?);
+            }
             let accepted = if byte == ACCEPTED_FORM { Some(Accepted::decode(reader)?) } else { None };
-            segments.push(SegmentEntry { number, epoch, form, objects, accepted });
+            segments.push(SegmentEntry { number, epoch, form, objects, generations, accepted });
         }
         let (mut runs, mut end) = (Vec::new(), 0_u64);
         for _ in 0..reader.varint()? {

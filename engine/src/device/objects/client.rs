@@ -318,6 +318,8 @@ impl<P: Protocol> Requests<P> {
             Request::Put { .. }
             | Request::Create { .. }
             | Request::Append { .. }
+            | Request::Open { .. }
+            | Request::Finalize { .. }
             | Request::Delete { .. } => {
                 let protocol = self.protocol();
                 self.attempt(kind, name, self.time_for(request), protocol.once(request)).await

@@ -34,7 +34,8 @@ impl ObjectStore for CountedStore {
         {
             let mut requests = self.requests.lock();
             let of_kind = match kind {
-                RequestKind::Put => &mut requests.puts,
+                // A store bills an open and an end as a creation.
+                RequestKind::Put | RequestKind::Open | RequestKind::Finalize => &mut requests.puts,
                 RequestKind::Append => &mut requests.appends,
                 RequestKind::Get => &mut requests.gets,
                 RequestKind::Head => &mut requests.heads,

@@ -93,6 +93,7 @@ impl ObjectStore for DirectoryStore {
             appends: false,
             parts_max: 1,
             appends_check_version: false,
+            streams: false,
         }
     }
 }
@@ -144,7 +145,7 @@ impl Shared {
         match request {
             Request::Put { name, body, condition } => self.put(&name, &body, &condition),
             Request::Create { name, body } => self.put(&name, &body, &Condition::Absent),
-            Request::Append { .. } => {
+            Request::Append { .. } | Request::Open { .. } | Request::Finalize { .. } => {
                 Err(refused(FailureKind::Denied, "objects in a directory take no appends"))
             }
             Request::Get { name, range } => self.get(&name, range).map_err(|error| failed(&error)),

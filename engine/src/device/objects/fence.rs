@@ -4,12 +4,16 @@
 //! of an object, so every later append at the earlier writer's own offset is refused. What lies
 //! below the fence is all that this writer may ever have acknowledged, so an object is read after
 //! its fence is confirmed (O13, O15).
+//!
+//! Where appends go over streams, a fence is no bytes: the object is taken over and finalized. So no
+//! writer ever sends data to the object of another, and no offset meets foreign bytes.
 
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::frame::{Frame, FrameKind, is_fence};
 use super::numbered::block_name;
 use super::patience::{Patience, error_of, may_end, persist, place, read};
-use super::request::{Condition, Failure, FailureKind, Request};
+use super::register::{fenced, look_up};
+use super::request::{Condition, Failure, FailureKind, Request, Version};
 use super::segment_reader::Part;
 use super::store::{ObjectStore, perform};
 use crate::base::planted::{self, Bug};
@@ -43,14 +47,15 @@ pub(super) fn fence_all(
     fence: &Frame,
     patience: Duration,
 ) -> Result<BTreeMap<u64, Ended>> {
-    let objects: Vec<(&SegmentEntry, ObjectId)> =
-        segments.iter().flat_map(|entry| entry.ids().map(move |id| (entry, id))).collect();
+    let objects = segments.iter().flat_map(|entry| entry.streams().map(move |lane| (entry, lane)));
+    let objects: Vec<(&SegmentEntry, (ObjectId, u64))> = objects.collect();
     let next = AtomicUsize::new(0);
     let fence_some = |_| {
         let mut ends = Vec::new();
-        while let Some((entry, id)) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((entry, (id, generation))) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
             let ended = match entry.form {
                 Form::Lanes => fence_lane(store, &id.log_name(), fence, patience)?,
+                Form::Streams => fence_stream(store, (*id, *generation), fence, patience)?,
                 Form::Numbered => fence_numbered(store, *id, &fence.encode_short(true), patience)?,
                 Form::Watched => fence_numbered(store, *id, &fence.encode_short(false), patience)?,
             };
@@ -93,6 +98,60 @@ fn fence_lane(store: &dyn ObjectStore, name: &str, fence: &Frame, most: Duration
             Err(failure) if failure.kind == FailureKind::Refused && !patience.is_over() => {}
             Err(failure) if may_end(failure.kind) && patience.pause() => {}
             Err(failure) => return Err(not_fenced(&failure, name)),
+        }
+    }
+}
+
+/// Takes a stream's object over and finalizes it, whatever its length then is. One that is finalized
+/// already needs no fence. Of another claimer or a zombie that takes the object over meanwhile, the
+/// manifest says which it is.
+fn fence_stream(
+    store: &dyn ObjectStore,
+    (id, generation): (ObjectId, u64),
+    fence: &Frame,
+    most: Duration,
+) -> Result<Ended> {
+    let (name, version) = (id.log_name(), Version(generation.to_string()));
+    let ended = |len| Ended { parts: vec![Part::of_lane(name.clone(), len)], fence: None };
+    let mut patience = Patience::new(most);
+    loop {
+        let (name, version) = (name.clone(), version.clone());
+        let open = Request::Open { name: name.clone(), version: version.clone(), takes_over: true };
+        let finalized = perform(store, open).and_then(|opened| {
+            if planted::is(Bug::StreamNotFinalized) || planted::is(Bug::StreamReadBeforeFinalize) {
+                return Ok(opened);
+            }
+            perform(store, Request::Finalize { name: name.clone(), version, len: opened.len })
+        });
+        let failure = match finalized {
+            Ok(reply) => {
+                if planted::is(Bug::StreamReadBeforeFinalize) {
+                    let (name, version) = (name.clone(), Version(generation.to_string()));
+                    // The mistake is that its outcome, and its length, are not looked at.
+                    let _ = perform(store, Request::Finalize { name, version, len: reply.len });
+                }
+                return Ok(ended(reply.len));
+            }
+            Err(failure) => failure,
+        };
+        match failure.kind {
+            FailureKind::Refused => {
+                let there = persist(store, &Request::Head { name: name.clone() }, most)
+                    .map_err(|failure| error_of(&failure, "a log object cannot be looked up", &name))?;
+                if there.is_final {
+                    return Ok(ended(there.len));
+                }
+                if let Some(later) = look_up(store, most)?.map(|stored| stored.body.epoch)
+                    && later > fence.epoch
+                {
+                    return Err(fenced(fence.epoch, later));
+                }
+                if !patience.pause() {
+                    return Err(not_fenced(&failure, &name));
+                }
+            }
+            kind if may_end(kind) && patience.pause() => {}
+            _ => return Err(not_fenced(&failure, &name)),
         }
     }
 }
@@ -158,12 +217,17 @@ pub(super) fn peek(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration
         return accepted_parts(store, entry, most);
     }
     let mut ended = Ended::default();
-    for id in entry.ids() {
+    for (id, generation) in entry.streams() {
         let name = id.log_name();
         match entry.form {
-            Form::Lanes => {
+            Form::Lanes | Form::Streams => {
                 let head = persist(store, &Request::Head { name: name.clone() }, most)
                     .map_err(|failure| error_of(&failure, "a log object cannot be looked up", &name))?;
+                let version = Version(generation.to_string());
+                if entry.form == Form::Streams && head.version.is_some_and(|there| there != version) {
+                    let what = "the log object was replaced by another one of its name";
+                    return Err(Error::corruption(what).at(place(&name, 0)));
+                }
                 ended.parts.push(Part::of_lane(name, head.len));
             }
             Form::Numbered | Form::Watched => {

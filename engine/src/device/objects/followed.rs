@@ -15,7 +15,7 @@ use super::numbered::block_name;
 use super::patience::{error_of, place};
 use super::register::look_up;
 use super::request::{FailureKind, Request};
-use super::segment_reader::{Part, SegmentReader};
+use super::segment_reader::{Part, SegmentReader, whole_sectors};
 use super::store::{ObjectStore, Outcome};
 use super::waiting::wait_for_all;
 use crate::base::{Error, ErrorKind, Result, SegmentId};
@@ -46,18 +46,18 @@ struct Reached {
 
 impl Reached {
     fn new(entry: &SegmentEntry) -> Reached {
-        let at = if entry.form == Form::Lanes { FRAME_BYTES } else { 0 };
+        let at = if entry.form.has_lanes() { FRAME_BYTES } else { 0 };
         Reached { segment: entry.number, form: entry.form, at, lens: Vec::new(), idle: 0, has_ended: false }
     }
 
     fn is_blank(&self) -> bool {
-        self.at == if self.form == Form::Lanes { FRAME_BYTES } else { 0 }
+        self.at == if self.form.has_lanes() { FRAME_BYTES } else { 0 }
     }
 
     /// Returns the name of the lane, or of the block `behind` the next one.
     fn name(&self, id: ObjectId, behind: u64) -> String {
         match self.form {
-            Form::Lanes => id.log_name(),
+            Form::Lanes | Form::Streams => id.log_name(),
             Form::Numbered | Form::Watched => block_name(id, self.at + self.lens.len() as u64 + 1 + behind),
         }
     }
@@ -94,7 +94,7 @@ impl ObjectLog {
     /// Begins with an object. The numbered blocks that are there already are found by one list.
     fn begin(&self, entry: &SegmentEntry) -> Result<Reached> {
         let mut reached = Reached::new(entry);
-        if entry.form != Form::Lanes {
+        if !entry.form.has_lanes() {
             let found = peek(&*self.store, entry, self.patience)?;
             reached.lens = found.parts.iter().map(Part::len).collect();
         }
@@ -105,7 +105,7 @@ impl ObjectLog {
     fn look(&mut self, ids: &[ObjectId], together: u64) -> Result<Vec<ObjectId>> {
         let looks = |id: &ObjectId| {
             let reached = self.objects.get(id)?;
-            let count = if reached.form == Form::Lanes { 1 } else { together };
+            let count = if reached.form.has_lanes() { 1 } else { together };
             Some((0..count).map(|behind| (*id, reached.name(*id, behind))).collect::<Vec<_>>())
         };
         let looks: Vec<(ObjectId, String)> = ids.iter().filter_map(looks).flatten().collect();
@@ -131,7 +131,7 @@ impl ObjectLog {
     /// Notes the outcome of a look. Returns whether something came.
     fn looked(&mut self, id: ObjectId, name: &str, outcome: Outcome) -> Result<bool> {
         let Some(reached) = self.objects.get_mut(&id) else { return Ok(false) };
-        let is_lane = reached.form == Form::Lanes;
+        let is_lane = reached.form.has_lanes();
         let len = match outcome {
             Ok(reply) => reply.len,
             Err(failure) if failure.kind == FailureKind::Absent => {
@@ -143,6 +143,8 @@ impl ObjectLog {
         };
         match is_lane {
             true => {
+                // The rest of a torn block may follow.
+                let len = whole_sectors(len);
                 let has_grown = len > reached.at;
                 if has_grown {
                     reached.lens = vec![len];
@@ -171,7 +173,7 @@ impl ObjectLog {
             };
             reached.idle = 0;
             let parts = match reached.form {
-                Form::Lanes => {
+                Form::Lanes | Form::Streams => {
                     let from = std::mem::replace(&mut reached.at, *last);
                     vec![Part { name: id.log_name(), range: from..*last }]
                 }
@@ -215,7 +217,7 @@ impl FollowedLog for ObjectLog {
         let objects = self.objects.iter().filter(|(_, reached)| is_looked_at(reached));
         let ids: Vec<ObjectId> = objects.map(|(id, _)| *id).collect();
         let mut more = self.look(&ids, 1)?;
-        more.retain(|id| self.objects.get(id).is_some_and(|reached| reached.form != Form::Lanes));
+        more.retain(|id| self.objects.get(id).is_some_and(|reached| !reached.form.has_lanes()));
         while !more.is_empty() {
             more = self.look(&more, BLOCKS_TOGETHER)?;
         }

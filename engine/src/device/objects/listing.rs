@@ -10,7 +10,7 @@
 //!
 //! What the next writer will delete is what `collect` says.
 
-use super::body::{Body, Form, MANIFEST_NAME, ObjectId, group_of};
+use super::body::{Body, MANIFEST_NAME, ObjectId, group_of};
 use super::frame::{FRAME_BYTES, Frame, FrameKind, SHORT_BYTES, is_fence};
 use super::patience::{error_of, persist, read_all};
 use super::pins::{self, FoundPins};
@@ -53,7 +53,7 @@ fn is_pin(object: &Listed) -> bool {
 /// Returns the names of the objects that must be there as long as a manifest names them. A segment
 /// without appends has none before its first block.
 fn names(body: &Body) -> BTreeSet<String> {
-    let lanes = body.segments.iter().filter(|segment| segment.form == Form::Lanes);
+    let lanes = body.segments.iter().filter(|segment| segment.form.has_lanes());
     let lanes = lanes.flat_map(|segment| segment.ids()).map(ObjectId::log_name);
     let extents = body.runs.iter().map(|run| run.object.pages_name());
     let files = body.files.iter().filter(|file| file.len > 0).map(|file| file.object.file_name());
@@ -118,7 +118,7 @@ impl<'a> Found<'a> {
         for segment in &body.segments {
             for (lane, id) in (0..).zip(segment.ids()) {
                 lanes.insert(id, (segment.number, lane));
-                if segment.form != Form::Lanes {
+                if !segment.form.has_lanes() {
                     ends.insert(id, 1);
                 }
             }

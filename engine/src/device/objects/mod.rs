@@ -8,6 +8,7 @@
 //!                       ├─ Register          `manifest`              conditional puts
 //!                       ├─ AppendedSegment   `log/<epoch>-<number>`   appends; or
 //!                       │  NumberedSegment   `log/<epoch>-<number>/<block>`
+//!                       │  StreamedSegment  `log/<epoch>-<number>`   appends over streams
 //!                       ├─ Extents           `pages/<epoch>-<number>` puts
 //!                       └─ fence_all         ends earlier writers
 //! ```
@@ -27,6 +28,9 @@ mod client;
 mod s3;
 #[cfg(any(feature = "azure", feature = "gcs"))]
 mod cloud;
+#[cfg(feature = "gcs-rapid")]
+pub mod rapid;
+mod routed;
 mod patience;
 mod body;
 mod frame;
@@ -38,6 +42,7 @@ mod open_segment;
 mod appended;
 mod numbered;
 mod spread_segment;
+mod streamed;
 mod fence;
 mod followed;
 mod accepted;
@@ -76,6 +81,8 @@ pub use page_cache::PageCache;
 pub use probe::{Rounds, probe, probe_races, probe_to_open};
 #[cfg(feature = "internals")]
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
+#[cfg(feature = "internals")]
+pub use routed::RoutedStore;
 #[cfg(all(feature = "s3", feature = "internals"))]
 pub use s3::{S3Credentials, S3Options, S3Store};
 #[cfg(feature = "internals")]

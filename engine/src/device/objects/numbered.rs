@@ -355,7 +355,7 @@ impl OpenSegment for Arc<NumberedSegment> {
             epoch: self.id.epoch,
             form: self.form,
             objects: vec![self.id.number],
-            accepted: None,
+            ..SegmentEntry::default()
         }
     }
 

@@ -5,6 +5,9 @@ use super::cloud::{CloudOptions, CloudStore};
 use super::directory::DirectoryStore;
 use super::options::Options;
 use super::probe::probe_to_open;
+#[cfg(feature = "gcs-rapid")]
+use super::rapid::RapidStore;
+use super::routed::RoutedStore;
 #[cfg(feature = "s3")]
 use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
@@ -27,19 +30,26 @@ pub fn connect(url: &str) -> Result<Arc<dyn ObjectStore>> {
 /// Connects to the store that a URL names. `reads` is for how long a read is sent again, if not for
 /// as long as the client does by itself.
 fn connect_within(url: &str, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore>> {
-    let url = ObjectUrl::parse(url)?;
+    connect_to(&ObjectUrl::parse(url)?, reads)
+}
+
+fn connect_to(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore>> {
+    if let Some(rest) = &url.rest {
+        let log = connect_log(&ObjectUrl { rest: None, ..url.clone() }, reads)?;
+        return Ok(Arc::new(RoutedStore::new(log, connect_to(rest, reads)?)));
+    }
     match url.scheme {
         Scheme::File => Ok(Arc::new(DirectoryStore::open(&Path::new("/").join(&url.prefix))?)),
         #[cfg(feature = "s3")]
         Scheme::S3 => {
             let mut options = S3Options::default();
             options.read_deadline = reads.unwrap_or(options.read_deadline);
-            Ok(Arc::new(S3Store::connect(&url, &options)?))
+            Ok(Arc::new(S3Store::connect(url, &options)?))
         }
         #[cfg(feature = "azure")]
-        Scheme::Azure => cloud(&url, reads),
+        Scheme::Azure => cloud(url, reads),
         #[cfg(feature = "gcs")]
-        Scheme::Google => cloud(&url, reads),
+        Scheme::Google => cloud(url, reads),
         #[cfg(not(all(feature = "s3", feature = "azure", feature = "gcs")))]
         _ => {
             let _ = reads;
@@ -48,6 +58,20 @@ fn connect_within(url: &str, reads: Option<Duration>) -> Result<Arc<dyn ObjectSt
             Err(Error::new(ErrorKind::Unsupported, what))
         }
     }
+}
+
+/// Connects to a store that takes the log only.
+#[cfg(feature = "gcs-rapid")]
+fn connect_log(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore>> {
+    let mut options = CloudOptions::default();
+    options.read_deadline = reads.unwrap_or(options.read_deadline);
+    Ok(Arc::new(RapidStore::connect(url, &options)?))
+}
+
+#[cfg(not(feature = "gcs-rapid"))]
+fn connect_log(_url: &ObjectUrl, _reads: Option<Duration>) -> Result<Arc<dyn ObjectStore>> {
+    let what = "this build has no client for zonal buckets: compile it with the feature `gcs-rapid`";
+    Err(Error::new(ErrorKind::Unsupported, what))
 }
 
 #[cfg(any(feature = "azure", feature = "gcs"))]
@@ -144,7 +168,12 @@ fn open_several(
         return Err(Error::invalid(what).with_advice("name three or five buckets"));
     }
     for url in urls {
-        let name = ObjectUrl::parse(url)?.to_string();
+        let parsed = ObjectUrl::parse(url)?;
+        if parsed.rest.is_some() {
+            let what = "a zonal bucket cannot be one of several buckets of a database";
+            return Err(Error::invalid(what).with_advice("name regional buckets, without `?rest=`"));
+        }
+        let name = parsed.to_string();
         if stores.iter().any(|(other, _)| *other == name) {
             let what = format!("the list of buckets names {name} twice");
             return Err(Error::invalid(what).with_advice("name each bucket once"));

@@ -54,6 +54,27 @@ pub enum Request {
         /// The version that the object must have, too, where the store can check it.
         version: Option<Version>,
     },
+    /// Opens the stream of an object that was created for appends, where appends go over streams.
+    /// The reply has the bytes that are durable. Refused if the object is finalized, or if another
+    /// writer has taken it over and this one is to go on.
+    Open {
+        /// The name.
+        name: String,
+        /// The version that the object must have.
+        version: Version,
+        /// This client becomes the only writer; otherwise it goes on as the writer that it was.
+        takes_over: bool,
+    },
+    /// Ends an object whose stream is open, for ever: it never changes again. Nothing may be
+    /// pending. The reply has its length.
+    Finalize {
+        /// The name.
+        name: String,
+        /// The version that the object must have.
+        version: Version,
+        /// The length that the object must have.
+        len: u64,
+    },
     /// Reads a range of an object's bytes, or all of them. A range that begins before the end and
     /// ends behind it is cut; one that begins at the end or behind it is empty. The reply has body,
     /// version and the length of the whole object.
@@ -89,6 +110,8 @@ impl Request {
             Request::Put { name, .. }
             | Request::Create { name, .. }
             | Request::Append { name, .. }
+            | Request::Open { name, .. }
+            | Request::Finalize { name, .. }
             | Request::Get { name, .. }
             | Request::Head { name }
             | Request::Delete { name } => name,
@@ -102,6 +125,8 @@ impl Request {
         match self {
             Request::Put { .. } | Request::Create { .. } => RequestKind::Put,
             Request::Append { .. } => RequestKind::Append,
+            Request::Open { .. } => RequestKind::Open,
+            Request::Finalize { .. } => RequestKind::Finalize,
             Request::Get { .. } => RequestKind::Get,
             Request::Head { .. } => RequestKind::Head,
             Request::List { .. } => RequestKind::List,
@@ -117,6 +142,10 @@ pub enum RequestKind {
     Put,
     /// [`Request::Append`].
     Append,
+    /// [`Request::Open`].
+    Open,
+    /// [`Request::Finalize`].
+    Finalize,
     /// [`Request::Get`].
     Get,
     /// [`Request::Head`].
@@ -130,9 +159,11 @@ pub enum RequestKind {
 impl RequestKind {
     /// All kinds.
     #[cfg(feature = "internals")]
-    pub const ALL: [RequestKind; 6] = [
+    pub const ALL: [RequestKind; 8] = [
         RequestKind::Put,
         RequestKind::Append,
+        RequestKind::Open,
+        RequestKind::Finalize,
         RequestKind::Get,
         RequestKind::Head,
         RequestKind::List,
@@ -145,6 +176,8 @@ impl RequestKind {
         match self {
             RequestKind::Put => "put",
             RequestKind::Append => "append",
+            RequestKind::Open => "open",
+            RequestKind::Finalize => "finalize",
             RequestKind::Get => "get",
             RequestKind::Head => "head",
             RequestKind::List => "list",
@@ -173,6 +206,8 @@ pub struct Reply {
     pub body: Bytes,
     /// The objects that were listed.
     pub listed: Vec<Listed>,
+    /// The object takes no more appends, as it is finalized.
+    pub is_final: bool,
     /// How long ago the object that was read had been written, in whole seconds, if the store says
     /// so. Its clock and that of this machine differ, so nothing but the time of a wait may depend
     /// on it.

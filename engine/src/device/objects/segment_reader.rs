@@ -6,8 +6,9 @@ use super::patience::{Patience, error_of, may_end, place, read};
 use super::request::Request;
 use super::store::{ObjectStore, Outcome};
 use super::waiting::Pending;
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::{File, ReadAhead};
+use crate::device::{File, ReadAhead, SECTOR_BYTES};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,6 +21,11 @@ const REQUEST_BYTES: u64 = 1 << 20;
 /// The name of an object, and bytes of it.
 pub(super) type ObjectRange = (String, Range<u64>);
 
+/// Returns the length of the whole sectors in `len` bytes.
+pub(super) fn whole_sectors(len: u64) -> u64 {
+    if planted::is(Bug::StreamUncut) { len } else { len - len % SECTOR_BYTES as u64 }
+}
+
 /// A range of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -30,10 +36,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// A lane of which `len` bytes count, with its header.
+    /// A lane of which `len` bytes count, with its header. Blocks are whole sectors, so what is
+    /// behind the last one is the beginning of a torn block. Without the cut it would shift all
+    /// blocks of the lanes behind this one.
     #[must_use]
     pub fn of_lane(name: String, len: u64) -> Part {
-        Part { name, range: FRAME_BYTES..len.max(FRAME_BYTES) }
+        Part { name, range: FRAME_BYTES..whole_sectors(len).max(FRAME_BYTES) }
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -21,6 +21,7 @@ use super::request::{Condition, Request};
 use super::segment_reader::{Part, SegmentReader};
 use super::spread_segment::SpreadSegment;
 use super::store::{ObjectStore, StoreFacts};
+use super::streamed::StreamedSegment;
 use super::watch::Watch;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
@@ -236,6 +237,8 @@ impl Session {
         let next = move || ObjectId { epoch, number: numbers.fetch_add(1, Ordering::Relaxed) };
         let segment: Arc<dyn OpenSegment> = if let Some(acceptors) = &self.acceptors {
             Arc::new(SpreadSegment::create(path, next(), &self.writer, acceptors.buckets())?)
+        } else if self.writer.facts.streams {
+            Arc::new(StreamedSegment::create(path, self.writer.clone(), next)?)
         } else if self.writer.facts.appends {
             Arc::new(AppendedSegment::create(path, self.writer.clone(), next)?)
         } else {
@@ -280,7 +283,7 @@ impl Session {
                 let blocks = entry.ids().map(|id| format!("{}/", id.log_name()));
                 blocks.chain(entry.tails().map(ObjectId::log_name)).collect()
             }
-            Form::Lanes => entry.ids().map(ObjectId::log_name).collect(),
+            Form::Lanes | Form::Streams => entry.ids().map(ObjectId::log_name).collect(),
             Form::Numbered | Form::Watched => parts.into_iter().map(|part| part.name).collect(),
         };
         if self.acceptors.is_none() && entry.form == Form::Watched || planted::is(Bug::NumberedFenceDeleted) {

@@ -399,7 +399,8 @@ impl OpenSegment for Arc<SpreadSegment> {
 
     fn entry(&self, number: u64) -> SegmentEntry {
         let objects = vec![self.id.number];
-        SegmentEntry { number, epoch: self.id.epoch, form: Form::Numbered, objects, accepted: None }
+        let epoch = self.id.epoch;
+        SegmentEntry { number, epoch, form: Form::Numbered, objects, ..SegmentEntry::default() }
     }
 
     /// Each block has an object of its own.

@@ -22,6 +22,9 @@ pub struct StoreFacts {
     pub parts_max: u64,
     /// An append may also name the version that the object must have.
     pub appends_check_version: bool,
+    /// Appends go over streams: several are in flight on an object, an append takes effect as a
+    /// prefix, and an object is ended by finalizing it.
+    pub streams: bool,
 }
 
 /// A store of objects under one prefix. It reads and lists at once what was written.

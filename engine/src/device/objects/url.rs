@@ -42,7 +42,12 @@ pub struct ObjectUrl {
     /// The beginning of all names, without a slash at either end; empty for a whole bucket. For
     /// `file`, the absolute path without its first slash.
     pub prefix: String,
+    /// Where everything but the log lies, if it lies elsewhere: `gs://zonal/prefix?rest=URL`.
+    pub rest: Option<Box<ObjectUrl>>,
 }
+
+/// The only query that a URL may have.
+const REST: &str = "?rest=";
 
 /// S3 takes names of 1,024 bytes; the engine's own names need the rest.
 const PREFIX_BYTES_MAX: usize = 900;
@@ -93,6 +98,17 @@ impl ObjectUrl {
                 .with_advice("use s3://, az://, gs:// or file://")
         })?;
         let wrong = |what: &str| Error::invalid(format!("the {}:// URL {what}", scheme.name()));
+        if let (Scheme::Google, Some((zonal, rest))) = (scheme, text.split_once(REST)) {
+            let rest = ObjectUrl::parse(rest)?;
+            if rest.rest.is_some() {
+                return Err(wrong("has `rest=` twice: name one bucket for the log and one for the rest"));
+            }
+            let zonal = ObjectUrl::parse(zonal)?;
+            if (zonal.scheme, &zonal.bucket) == (rest.scheme, &rest.bucket) {
+                return Err(wrong("names its own bucket after `rest=`: name a regional one there"));
+            }
+            return Ok(ObjectUrl { rest: Some(Box::new(rest)), ..zonal });
+        }
         if rest.contains(['?', '#']) {
             return Err(wrong("has a query or fragment: set options in the environment instead"));
         }
@@ -109,7 +125,7 @@ impl ObjectUrl {
             Some(trimmed) => trimmed,
         };
         check_prefix(scheme, prefix).map_err(wrong)?;
-        Ok(ObjectUrl { scheme, bucket: bucket.into(), prefix: prefix.into() })
+        Ok(ObjectUrl { scheme, bucket: bucket.into(), prefix: prefix.into(), rest: None })
     }
 }
 
@@ -168,6 +184,9 @@ impl fmt::Display for ObjectUrl {
         write!(f, "{}://{}", self.scheme.name(), self.bucket)?;
         if !self.prefix.is_empty() {
             write!(f, "/{}", self.prefix)?;
+        }
+        if let Some(rest) = &self.rest {
+            write!(f, "{REST}{rest}")?;
         }
         Ok(())
     }

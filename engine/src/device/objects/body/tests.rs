@@ -16,6 +16,7 @@ fn body() -> Body {
                 epoch: WriterEpoch(2),
                 form: Form::Lanes,
                 objects: vec![4, 5],
+                generations: Vec::new(),
                 accepted: None,
             },
             SegmentEntry {
@@ -23,6 +24,7 @@ fn body() -> Body {
                 epoch: WriterEpoch(300),
                 form: Form::Numbered,
                 objects: vec![1 << 40],
+                generations: Vec::new(),
                 accepted: None,
             },
             SegmentEntry {
@@ -30,6 +32,7 @@ fn body() -> Body {
                 epoch: WriterEpoch(300),
                 form: Form::Watched,
                 objects: vec![3],
+                generations: Vec::new(),
                 accepted: None,
             },
         ],

@@ -443,7 +443,7 @@ impl Found {
         let len = body.len() as u64;
         let range = range.map_or(0..len, |range| range.start.min(len)..range.end.min(len));
         let body = body.slice(range.start as usize..range.end as usize);
-        Reply { version, len, body, listed: Vec::new(), age }
+        Reply { version, len, body, listed: Vec::new(), is_final: false, age }
     }
 
     /// Returns whether no writer has claimed what was found.

@@ -37,6 +37,7 @@ fn refused_client_reads_its_credentials_again() {
         appends: false,
         parts_max: 1,
         appends_check_version: false,
+        streams: false,
     };
     let second = Duration::from_secs(10);
     let effort = Effort { attempt_timeout: second, read_deadline: second, threads: 1 };

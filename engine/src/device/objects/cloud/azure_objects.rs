@@ -29,6 +29,10 @@ impl Azure {
             Request::Get { range, .. } => self.get(&object, range.clone()).await,
             Request::Head { .. } => self.head(&object, RequestKind::Head).await,
             Request::Delete { .. } => self.delete(place, name, path).await,
+            Request::Open { .. } | Request::Finalize { .. } => {
+                let why = "blobs have no streams";
+                Err(place.say(FailureKind::Denied, request.kind(), name, why))
+            }
             Request::List { .. } => {
                 Err(place.say(FailureKind::Denied, request.kind(), name, "a list is asked for in pages"))
             }

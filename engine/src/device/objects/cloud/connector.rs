@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Gives the same connections to requests and to the search for credentials.
 #[derive(Clone, Debug)]
-pub(super) struct Connector(reqwest::Client);
+pub(in super::super) struct Connector(reqwest::Client);
 
 impl Connector {
     /// # Errors

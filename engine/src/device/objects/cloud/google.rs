@@ -41,7 +41,7 @@ const SERVER: &str = "https://storage.googleapis.com";
 const GENERATION: HeaderName = HeaderName::from_static("x-goog-generation");
 
 /// Google's store, and how to name it.
-pub(super) struct Google {
+pub(in super::super) struct Google {
     /// Finds credentials.
     pub store: GoogleCloudStorage,
     http: HttpClient,
@@ -77,7 +77,9 @@ impl Google {
                 builder = builder.with_config(key, value);
             }
         }
-        for (_, host) in options.with_environment(EMULATOR) {
+        // Other variables begin with the same name.
+        let named = options.with_environment(EMULATOR).into_iter().filter(|(name, _)| name == EMULATOR);
+        for (_, host) in named {
             let server = if host.contains("://") { host } else { format!("http://{host}") };
             let server = server.trim_end_matches('/');
             builder = builder

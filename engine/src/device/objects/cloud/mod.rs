@@ -17,5 +17,9 @@ mod google;
 mod operations;
 mod store;
 
+#[cfg(feature = "gcs-rapid")]
+pub(super) use connector::Connector;
+#[cfg(feature = "gcs-rapid")]
+pub(super) use google::Google;
 pub use options::CloudOptions;
 pub use store::CloudStore;

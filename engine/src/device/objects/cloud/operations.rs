@@ -114,7 +114,10 @@ impl Operations {
             Request::Get { range, .. } => google.get(place, name, &key, range.clone()).await,
             Request::Head { .. } => google.head(place, RequestKind::Head, name, &key).await,
             Request::Delete { .. } => google.delete(place, name, &key).await,
-            Request::Append { .. } | Request::List { .. } => {
+            Request::Append { .. }
+            | Request::Open { .. }
+            | Request::Finalize { .. }
+            | Request::List { .. } => {
                 let why = "objects of Google's store take no appends";
                 Err(place.say(FailureKind::Denied, request.kind(), name, why))
             }

@@ -34,7 +34,7 @@ impl Default for CloudOptions {
 
 impl CloudOptions {
     /// Returns all settings, those of the environment first. Only names that begin with `prefix`.
-    pub(super) fn with_environment(&self, prefix: &str) -> Vec<(String, String)> {
+    pub(in super::super) fn with_environment(&self, prefix: &str) -> Vec<(String, String)> {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let all = environment.chain(self.settings.iter().cloned());

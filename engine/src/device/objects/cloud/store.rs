@@ -40,6 +40,7 @@ impl CloudStore {
             appends,
             parts_max,
             appends_check_version: appends,
+            streams: false,
         };
         let effort = Effort {
             attempt_timeout: options.attempt_timeout,

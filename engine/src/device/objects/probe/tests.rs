@@ -59,6 +59,7 @@ fn memory(broken: Option<Broken>) -> Memory {
         appends: true,
         parts_max: 10_000,
         appends_check_version: true,
+        streams: false,
     };
     Memory { facts, broken, state: Mutex::default() }
 }

@@ -52,6 +52,10 @@ impl Operations {
             Request::Get { name, range } => self.get(name, range.clone()).await,
             Request::Head { name } => self.head(name, RequestKind::Head).await,
             Request::Delete { name } => self.delete(name).await,
+            Request::Open { .. } | Request::Finalize { .. } => {
+                let why = "objects of S3 have no streams";
+                Err(self.place.say(FailureKind::Denied, request.kind(), request.name(), why))
+            }
             Request::List { prefix } => {
                 let page = self.list(prefix, None).await?;
                 Ok(Reply { listed: page.listed, ..Reply::default() })

@@ -35,6 +35,7 @@ impl S3Store {
             appends,
             parts_max,
             appends_check_version: appends,
+            streams: false,
         };
         let effort = Effort {
             attempt_timeout: options.attempt_timeout,

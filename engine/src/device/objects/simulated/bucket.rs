@@ -19,11 +19,16 @@ pub struct SimulatedObject {
     version: Version,
     /// The object was created for appends, so it is never replaced.
     takes_appends: bool,
+    /// The client with the newest stream.
+    pub(super) holder: usize,
+    /// The object never changes again.
+    pub(super) is_final: bool,
 }
 
 impl SimulatedObject {
     fn new(body: Bytes, version: Version, takes_appends: bool) -> SimulatedObject {
-        SimulatedObject { len: body.len() as u64, pieces: vec![body], parts: 1, version, takes_appends }
+        let (len, pieces, parts) = (body.len() as u64, vec![body], 1);
+        SimulatedObject { len, pieces, parts, version, takes_appends, holder: 0, is_final: false }
     }
 
     /// Returns an object of a store in which any object takes appends, as it was before a restart.
@@ -94,7 +99,8 @@ impl SimulatedObject {
     }
 
     fn reply(&self, body: Bytes) -> Reply {
-        Reply { version: Some(self.version.clone()), len: self.len, body, ..Reply::default() }
+        let (version, is_final) = (Some(self.version.clone()), self.is_final);
+        Reply { version, len: self.len, body, is_final, ..Reply::default() }
     }
 }
 
@@ -105,7 +111,12 @@ pub enum Change {
     Put { name: String, object: Arc<SimulatedObject> },
     Append { name: String, body: Bytes, version: Version },
     Remove { name: String },
+    Hold { name: String, holder: usize },
+    Finalize { name: String },
 }
+
+/// What a request does, or the store's refusal.
+pub type Judged = Result<(Option<Change>, Reply), Failure>;
 
 /// All objects of a store at one moment. Cloning shares the bodies.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +126,7 @@ pub struct Bucket {
     versions: u64,
 }
 
-fn failure<T>(kind: FailureKind, what: impl Into<String>) -> Result<T, Failure> {
+pub(super) fn failure<T>(kind: FailureKind, what: impl Into<String>) -> Result<T, Failure> {
     Err(Failure { kind, what: what.into() })
 }
 
@@ -135,11 +146,15 @@ impl Bucket {
     ///
     /// # Errors
     /// The store's refusal.
-    pub fn judge(
-        &self,
-        options: &StoreOptions,
-        request: &Request,
-    ) -> Result<(Option<Change>, Reply), Failure> {
+    pub fn judge(&self, options: &StoreOptions, request: &Request) -> Judged {
+        self.judge_of(options, request, 0)
+    }
+
+    /// As [`Bucket::judge`], of a request of this client.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    pub fn judge_of(&self, options: &StoreOptions, request: &Request, client: usize) -> Judged {
         match request {
             Request::Put { name, body, condition } => {
                 if name.is_empty() {
@@ -156,9 +171,16 @@ impl Bucket {
                     return failure(FailureKind::Denied, "an object that takes appends has a first byte");
                 }
                 self.check(&options.broken, name, &Condition::Absent)?;
-                Ok(self.put(options, name, body, options.appends && options.appends_apart))
+                let (change, reply) = self.put(options, name, body, options.appends && options.appends_apart);
+                Ok((change.map(|change| change.held_by(client)), reply))
+            }
+            Request::Append { .. } | Request::Open { .. } | Request::Finalize { .. } if options.streams => {
+                self.judge_stream(options, request, client)
             }
             Request::Append { .. } => self.judge_append(options, request),
+            Request::Open { .. } | Request::Finalize { .. } => {
+                failure(FailureKind::Denied, "the store does not know streams")
+            }
             Request::Delete { name } => {
                 let change = self.objects.contains_key(name).then(|| Change::Remove { name: name.clone() });
                 Ok((change, Reply::default()))
@@ -185,11 +207,7 @@ impl Bucket {
         }
     }
 
-    fn judge_append(
-        &self,
-        options: &StoreOptions,
-        request: &Request,
-    ) -> Result<(Option<Change>, Reply), Failure> {
+    fn judge_append(&self, options: &StoreOptions, request: &Request) -> Judged {
         let Request::Append { name, offset, body, version } = request else {
             return failure(FailureKind::Denied, "the request is no append");
         };
@@ -226,7 +244,7 @@ impl Bucket {
         let version = if options.broken.versions_repeat {
             version_of_bytes(&[object.body(), body.clone()].concat())
         } else {
-            self.next_version()
+            self.next_version(options)
         };
         let reply = Reply { version: Some(version.clone()), len, ..Reply::default() };
         Ok((Some(Change::Append { name: name.clone(), body: body.clone(), version }), reply))
@@ -241,14 +259,15 @@ impl Bucket {
         takes_appends: bool,
     ) -> (Option<Change>, Reply) {
         let version =
-            if options.broken.versions_repeat { version_of_bytes(body) } else { self.next_version() };
+            if options.broken.versions_repeat { version_of_bytes(body) } else { self.next_version(options) };
         let object = SimulatedObject::new(body.clone(), version, takes_appends);
         let reply = object.reply(Bytes::new());
         (Some(Change::Put { name: name.into(), object: Arc::new(object) }), reply)
     }
 
-    fn next_version(&self) -> Version {
-        Version(format!("v{}", self.versions + 1))
+    fn next_version(&self, options: &StoreOptions) -> Version {
+        let number = self.versions + 1;
+        Version(if options.streams { number.to_string() } else { format!("v{number}") })
     }
 
     fn read(&self, request: &Request) -> Outcome {
@@ -286,6 +305,29 @@ impl Bucket {
                 }
             }
             Change::Remove { name } => drop(self.objects.remove(name)),
+            Change::Hold { name, holder } => {
+                if let Some(object) = self.objects.get_mut(name) {
+                    Arc::make_mut(object).holder = *holder;
+                }
+            }
+            Change::Finalize { name } => {
+                if let Some(object) = self.objects.get_mut(name) {
+                    Arc::make_mut(object).is_final = true;
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    /// Returns the change, if it is a creation with this client as the holder of the stream.
+    fn held_by(self, client: usize) -> Change {
+        match self {
+            Change::Put { name, object } => {
+                let object = SimulatedObject { holder: client, ..(*object).clone() };
+                Change::Put { name, object: Arc::new(object) }
+            }
+            other => other,
         }
     }
 }

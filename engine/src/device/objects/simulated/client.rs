@@ -112,6 +112,7 @@ impl SimulatedClient {
                 appends: options.appends,
                 parts_max: options.parts_max,
                 appends_check_version: options.appends_check_version,
+                streams: options.streams,
             };
             let delivery = options.delivery;
             let starts = delivery == Delivery::Network && !network.has_thread;

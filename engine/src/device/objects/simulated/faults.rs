@@ -19,6 +19,10 @@ use std::collections::BTreeMap;
 /// | `Forbidden` | none | `Forbidden` |
 /// | `Duplicated` | a second copy takes effect at some later step | that of the first copy |
 /// | `Repeated` | twice, one directly after the other | that of the second copy |
+/// | `Torn` | the beginning of an append | `Unknown` |
+/// | `Expired` | none: the handle of a stream is no longer known | `Refused` |
+///
+/// The last two strike streams only.
 ///
 /// A copy obeys the condition of its request. So a second copy of most requests is refused, and
 /// `Repeated` makes a put that took effect look refused.
@@ -35,6 +39,8 @@ pub enum FaultKind {
     Duplicated,
     Repeated,
     Forbidden,
+    Torn,
+    Expired,
 }
 
 impl FaultKind {
@@ -52,6 +58,9 @@ impl FaultKind {
         FaultKind::Forbidden,
     ];
 
+    /// The faults of streams.
+    pub const OF_STREAMS: [FaultKind; 2] = [FaultKind::Torn, FaultKind::Expired];
+
     /// Returns the name in [`FaultCounts`].
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -66,6 +75,8 @@ impl FaultKind {
             FaultKind::Duplicated => "duplicated request",
             FaultKind::Repeated => "repeated request",
             FaultKind::Forbidden => "forbidden",
+            FaultKind::Torn => "torn append",
+            FaultKind::Expired => "expired handle",
         }
     }
 
@@ -73,7 +84,10 @@ impl FaultKind {
     fn reply(self) -> Option<FailureKind> {
         match self {
             FaultKind::ThrottledBefore | FaultKind::ThrottledAfter => Some(FailureKind::Throttled),
-            FaultKind::LostRequest | FaultKind::LostReply | FaultKind::Late => Some(FailureKind::Unknown),
+            FaultKind::LostRequest | FaultKind::LostReply | FaultKind::Late | FaultKind::Torn => {
+                Some(FailureKind::Unknown)
+            }
+            FaultKind::Expired => Some(FailureKind::Refused),
             FaultKind::Again => Some(FailureKind::Again),
             FaultKind::Denied => Some(FailureKind::Denied),
             FaultKind::Forbidden => Some(FailureKind::Forbidden),
@@ -107,8 +121,14 @@ impl FaultKind {
     /// Returns whether requests of this kind can have the fault.
     #[must_use]
     pub fn fits(self, request: RequestKind) -> bool {
-        use FaultKind::{Denied, Forbidden, LostReply, LostRequest, ThrottledBefore};
-        let changes = matches!(request, RequestKind::Put | RequestKind::Append | RequestKind::Delete);
+        use FaultKind::{Denied, Expired, Forbidden, LostReply, LostRequest, ThrottledBefore, Torn};
+        use RequestKind::{Append, Delete, Finalize, Open, Put};
+        match self {
+            Torn => return request == Append,
+            Expired => return request == Open,
+            _ => {}
+        }
+        let changes = matches!(request, Put | Append | Open | Finalize | Delete);
         changes || matches!(self, ThrottledBefore | LostRequest | LostReply | Denied | Forbidden)
     }
 }

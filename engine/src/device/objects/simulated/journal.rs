@@ -38,7 +38,8 @@ pub struct Record {
 
 /// Returns whether a request may change an object.
 pub(super) fn changes_objects(request: &Request) -> bool {
-    matches!(request.kind(), RequestKind::Put | RequestKind::Append | RequestKind::Delete)
+    use RequestKind::{Append, Delete, Finalize, Open, Put};
+    matches!(request.kind(), Put | Append | Open | Finalize | Delete)
 }
 
 /// A copy of all objects is kept after about this many changes.

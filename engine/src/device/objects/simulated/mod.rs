@@ -20,6 +20,7 @@
 
 mod options;
 mod bucket;
+mod streams;
 mod faults;
 mod journal;
 mod network;

@@ -14,6 +14,7 @@ use super::bucket::{Bucket, Change};
 use super::faults::{FaultKind, Faults};
 use super::journal::{Event, Journal, Record, changes_objects};
 use super::options::StoreOptions;
+use super::streams::torn;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::random::Random;
 use crate::device::objects::{Done, Failure, FailureKind, Outcome, Request, RequestKind};
@@ -173,7 +174,8 @@ impl Network {
         let now = self.now();
         let ready: Vec<usize> = (0..self.in_flight.len()).filter(|i| self.is_ready(*i, now)).collect();
         if ready.is_empty() {
-            let next = self.in_flight.iter().filter(|item| !self.is_held(item)).map(|item| item.due).min();
+            let next = self.in_flight.iter().filter(|item| !self.is_held(item) && !self.is_behind(item));
+            let next = next.map(|item| item.due).min();
             return next.map_or(Step::Idle, Step::Wait);
         }
         self.steps += 1;
@@ -202,7 +204,19 @@ impl Network {
 
     fn is_ready(&self, i: usize, now: Nanos) -> bool {
         let item = &self.in_flight[i];
-        item.due <= now && !self.is_held(item)
+        item.due <= now && !self.is_held(item) && !self.is_behind(item)
+    }
+
+    /// Returns whether an earlier append of the same stream has not arrived yet.
+    fn is_behind(&self, item: &InFlight) -> bool {
+        let is_append =
+            |item: &InFlight| matches!(item.stage, Stage::Sent) && item.request.kind() == RequestKind::Append;
+        let is_earlier = |other: &InFlight| {
+            is_append(other)
+                && (other.client, other.request.name()) == (item.client, item.request.name())
+                && other.number < item.number
+        };
+        self.options.streams && is_append(item) && self.in_flight.iter().any(is_earlier)
     }
 
     fn proceed(&mut self, mut item: InFlight) -> Step {
@@ -243,6 +257,7 @@ impl Network {
         });
         match fault {
             FaultKind::Late => self.send_late(item),
+            FaultKind::Torn => self.tear(item),
             FaultKind::Duplicated => {
                 self.record(item, Event::Copied);
                 self.send_late(item);
@@ -252,6 +267,17 @@ impl Network {
         }
         let what = || format!("simulated: {}", fault.name());
         answer.unwrap_or_else(|kind| Err(Failure { kind, what: what() }))
+    }
+
+    /// Lets the beginning of an append take effect now.
+    fn tear(&mut self, item: &InFlight) {
+        let part = self.random.below(256);
+        if let Some(request) = torn(&item.request, part) {
+            let judged = self.bucket.judge_of(&self.options, &request, item.client);
+            if let Ok((Some(change), _)) = judged {
+                self.change(change);
+            }
+        }
     }
 
     /// Lets the request take effect now. Returns the store's answer.
@@ -268,7 +294,7 @@ impl Network {
             }
             _ => &self.bucket,
         };
-        let judged = shown.judge(&self.options, &item.request);
+        let judged = shown.judge_of(&self.options, &item.request, item.client);
         let outcome = judged.map(|(change, reply)| {
             change.into_iter().for_each(|change| self.change(change));
             reply

@@ -50,6 +50,11 @@ pub struct StoreOptions {
     pub parts_max: u64,
     /// An append may also name the version that the object must have.
     pub appends_check_version: bool,
+    /// Objects that are created for appends take them over streams: see `streams`.
+    pub streams: bool,
+    /// A stream that another one has taken over from is refused. A store that breaks this promise
+    /// lets both append.
+    pub revokes: bool,
     /// The mean time from the start of a request to its end; zero = the network adds no time. Used
     /// by [`Delivery::Network`] only.
     pub latency: Duration,
@@ -71,6 +76,8 @@ impl StoreOptions {
             appends_apart: true,
             parts_max: 10_000,
             appends_check_version: true,
+            streams: false,
+            revokes: true,
             latency: Duration::ZERO,
             broken: BrokenPromises::default(),
             journal_max: 1_000_000,

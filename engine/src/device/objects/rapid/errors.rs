@@ -1,0 +1,48 @@
+//! What follows from the status of an answer.
+
+use super::super::client::{Place, not_sent, shortened};
+use super::super::request::{Failure, FailureKind, RequestKind};
+use super::messages::{BidiReadObjectRedirectedError, BidiWriteObjectRedirectedError, RpcStatus};
+use std::error::Error as StdError;
+use tonic::{Code, Status};
+
+/// A message above the limit of the service is refused whenever it is sent; a rate is not.
+const TOO_LARGE: &str = "larger than max";
+
+/// Returns the kind of a failure.
+pub(super) fn kind_of(status: &Status) -> FailureKind {
+    match status.code() {
+        Code::FailedPrecondition | Code::AlreadyExists | Code::OutOfRange => FailureKind::Refused,
+        Code::NotFound => FailureKind::Absent,
+        Code::PermissionDenied | Code::Unauthenticated => FailureKind::Forbidden,
+        Code::InvalidArgument | Code::Unimplemented => FailureKind::Denied,
+        Code::ResourceExhausted if status.message().contains(TOO_LARGE) => FailureKind::Denied,
+        Code::ResourceExhausted => FailureKind::Throttled,
+        _ => FailureKind::Unknown,
+    }
+}
+
+/// Returns the failure of a request.
+pub(super) fn failure(place: &Place, kind: RequestKind, name: &str, status: &Status) -> Failure {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if let Some((is, why)) = not_sent(error) {
+            return place.say(is, kind, name, &why);
+        }
+        cause = error.source();
+    }
+    let text = format!("{:?}, {}", status.code(), shortened(status.message()));
+    place.say(kind_of(status), kind, name, &text)
+}
+
+/// Returns where a stream of appends is to be opened instead.
+pub(super) fn write_redirect(status: &Status) -> Option<BidiWriteObjectRedirectedError> {
+    let is_aborted = status.code() == Code::Aborted;
+    is_aborted.then(|| RpcStatus::detail(status.details(), "BidiWriteObjectRedirectedError"))?
+}
+
+/// Returns where an object is to be read instead.
+pub(super) fn read_redirect(status: &Status) -> Option<BidiReadObjectRedirectedError> {
+    let is_aborted = status.code() == Code::Aborted;
+    is_aborted.then(|| RpcStatus::detail(status.details(), "BidiReadObjectRedirectedError"))?
+}

@@ -1,0 +1,272 @@
+//! All lanes that this client has opened, and how a stream is opened.
+
+use super::super::client::Place;
+use super::super::request::{Failure, FailureKind, Reply, RequestKind, Version};
+use super::super::store::{Done, Outcome};
+use super::connection::Connection;
+use super::errors::{failure, write_redirect};
+use super::messages::{
+    AppendObjectSpec, BidiWriteHandle, BidiWriteObjectRequest, BidiWriteObjectResponse, ChecksummedData,
+    FirstMessage, Object, WriteObjectSpec, WriteStatus,
+};
+use super::stream::{Command, State, Stream, length};
+use crate::sync::Mutex;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tonic::Streaming;
+
+/// Redirects that are followed.
+const REDIRECTS_MAX: usize = 5;
+
+/// What streams of a lane leave to the next one.
+#[derive(Default)]
+pub(super) struct Lane {
+    /// Of the last answer: it names this writer.
+    pub handle: Option<BidiWriteHandle>,
+    /// Of the last redirect.
+    pub token: Option<String>,
+    /// The stream that is open.
+    pub commands: Option<UnboundedSender<Command>>,
+    /// Its number among the streams of this lane.
+    pub serial: u64,
+}
+
+/// How a stream begins.
+#[derive(Clone)]
+pub(super) enum Opening {
+    /// Creates the object with these bytes.
+    Create(Bytes),
+    /// Goes on with the last handle.
+    Resume(i64),
+    /// Becomes the only writer.
+    TakeOver(i64),
+}
+
+/// A stream that has answered.
+struct Begun {
+    generation: i64,
+    durable: u64,
+    messages: UnboundedSender<BidiWriteObjectRequest>,
+    answers: Streaming<BidiWriteObjectResponse>,
+}
+
+/// Why a stream has not begun.
+enum Stop {
+    Failed(Failure),
+    Redirected { handle: Option<BidiWriteHandle>, generation: Option<i64> },
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Lanes(Mutex<BTreeMap<String, Arc<Mutex<Lane>>>>);
+
+impl Lanes {
+    fn of(&self, name: &str) -> Arc<Mutex<Lane>> {
+        self.0.lock().entry(name.to_string()).or_default().clone()
+    }
+
+    /// Hands an append to the open stream. Appends of one lane must be handed over in order.
+    pub fn append(&self, place: &Place, name: &str, offset: u64, body: Bytes, done: Done) {
+        let commands = self.of(name).lock().commands.clone();
+        let command = Command::Append { offset, body, done };
+        let unsent = match commands {
+            Some(commands) => commands.send(command).err().map(|unsent| unsent.0),
+            None => Some(command),
+        };
+        if let Some(Command::Append { done, .. }) = unsent {
+            done(Err(place.say(FailureKind::Again, RequestKind::Append, name, "the object has no stream")));
+        }
+    }
+
+    /// Ends an object on its open stream.
+    pub async fn finalize(&self, place: &Place, name: &str, len: u64) -> Outcome {
+        let (ended, end) = oneshot::channel();
+        let commands = self.of(name).lock().commands.clone();
+        let sent = commands.is_some_and(|it| it.send(Command::Finalize { len, ended }).is_ok());
+        let say = |kind, why| place.say(kind, RequestKind::Finalize, name, why);
+        if !sent {
+            return Err(say(FailureKind::Again, "the object has no stream"));
+        }
+        let outcome = end.await.unwrap_or_else(|_| Err(say(FailureKind::Unknown, "the client was closed")));
+        if outcome.is_ok() {
+            self.forget(name);
+        }
+        outcome
+    }
+
+    /// Forgets an object that is finalized or gone.
+    pub fn forget(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+
+    /// Opens the stream of an object. Returns the bytes that are durable.
+    pub async fn open(&self, connection: &Connection, name: &str, opening: Opening) -> Outcome {
+        let lane = self.of(name);
+        let mut opening = opening;
+        let header = match &opening {
+            Opening::Create(header) => header.clone(),
+            _ => Bytes::new(),
+        };
+        if matches!(opening, Opening::TakeOver(_)) {
+            lane.lock().handle = None;
+        }
+        let mut redirects = 0;
+        let mut begun = loop {
+            match begin(connection, name, &lane, &opening).await {
+                Ok(begun) => break begun,
+                Err(Stop::Failed(failure)) => return Err(failure),
+                Err(Stop::Redirected { handle, generation }) => {
+                    redirects += 1;
+                    if redirects > REDIRECTS_MAX {
+                        let kind = kind_of(&opening);
+                        let why = "the service redirects again and again";
+                        return Err(connection.place.say(FailureKind::Again, kind, name, why));
+                    }
+                    if let (Some(handle), Some(generation)) = (handle, generation) {
+                        // The object was created, or taken over.
+                        lane.lock().handle = Some(handle);
+                        opening = Opening::Resume(generation);
+                    }
+                }
+            }
+        };
+        persist(connection, name, &mut begun, &header).await?;
+        let Begun { generation, durable, messages, answers } = begun;
+        let (commands, receiver) = unbounded_channel();
+        let serial = {
+            let mut lane = lane.lock();
+            lane.serial += 1;
+            lane.commands = Some(commands);
+            lane.serial
+        };
+        let (name, place) = (name.to_string(), connection.place.clone());
+        let state = State::at(durable);
+        let stream =
+            Stream { name, place, generation, lane, serial, messages, answers, commands: receiver, state };
+        tokio::spawn(stream.run());
+        Ok(Reply { version: Some(Version(generation.to_string())), len: durable, ..Reply::default() })
+    }
+}
+
+fn kind_of(opening: &Opening) -> RequestKind {
+    match opening {
+        Opening::Create(_) => RequestKind::Put,
+        Opening::Resume(_) | Opening::TakeOver(_) => RequestKind::Open,
+    }
+}
+
+/// Sends the first message and takes its answer.
+async fn begin(
+    connection: &Connection,
+    name: &str,
+    lane: &Mutex<Lane>,
+    opening: &Opening,
+) -> Result<Begun, Stop> {
+    let about = (kind_of(opening), name);
+    let token = lane.lock().token.clone();
+    let first = first_message(connection, name, lane, opening, token.clone());
+    let (messages, receiver) = unbounded_channel();
+    // The receiver is there.
+    let _ = messages.send(first);
+    let sent = connection.streaming("BidiWriteObject", about, receiver, token.as_deref()).await;
+    let answer = match sent.map_err(Stop::Failed)? {
+        Err(status) => Err(status),
+        Ok(response) => {
+            let mut answers: Streaming<BidiWriteObjectResponse> = response.into_inner();
+            answers.message().await.map(|answer| (answer, answers))
+        }
+    };
+    let (answer, answers) = match answer {
+        Ok(begun) => begun,
+        Err(status) => {
+            let Some(redirect) = write_redirect(&status) else {
+                return Err(Stop::Failed(failure(&connection.place, about.0, name, &status)));
+            };
+            lane.lock().token = redirect.routing_token;
+            let (handle, generation) = (redirect.write_handle, redirect.generation);
+            return Err(Stop::Redirected { handle, generation });
+        }
+    };
+    let unknown = |why| Stop::Failed(connection.place.say(FailureKind::Unknown, about.0, name, why));
+    let Some(answer) = answer else { return Err(unknown("the service has ended the stream")) };
+    if answer.write_handle.is_some() {
+        lane.lock().handle = answer.write_handle;
+    }
+    let generation = match (&answer.write_status, opening) {
+        (Some(WriteStatus::Resource(object)), _) => object.generation,
+        (_, &(Opening::Resume(generation) | Opening::TakeOver(generation))) => generation,
+        _ => return Err(unknown("the answer to the creation names no generation")),
+    };
+    let durable = durable_of(answer.write_status.as_ref());
+    Ok(Begun { generation, durable, messages, answers })
+}
+
+fn durable_of(status: Option<&WriteStatus>) -> u64 {
+    match status {
+        Some(WriteStatus::Resource(object)) => length(object.size),
+        Some(WriteStatus::PersistedSize(size)) => length(*size),
+        None => 0,
+    }
+}
+
+fn first_message(
+    connection: &Connection,
+    name: &str,
+    lane: &Mutex<Lane>,
+    opening: &Opening,
+    token: Option<String>,
+) -> BidiWriteObjectRequest {
+    let (bucket, key) = (connection.bucket.clone(), connection.key(name));
+    let (first, header) = match opening {
+        Opening::Create(header) => {
+            let resource = Some(Object { name: key, bucket, ..Object::default() });
+            let spec = WriteObjectSpec { resource, if_generation_match: Some(0), appendable: Some(true) };
+            (FirstMessage::WriteObjectSpec(spec), Some(header.clone()))
+        }
+        Opening::Resume(generation) | Opening::TakeOver(generation) => {
+            let write_handle = match opening {
+                Opening::Resume(_) => lane.lock().handle.clone(),
+                _ => None,
+            };
+            let (object, generation, routing_token) = (key, *generation, token);
+            let spec = AppendObjectSpec { bucket, object, generation, routing_token, write_handle };
+            (FirstMessage::AppendObjectSpec(spec), None)
+        }
+    };
+    BidiWriteObjectRequest {
+        first_message: Some(first),
+        flush: header.is_some(),
+        checksummed_data: header.map(ChecksummedData::new),
+        state_lookup: true,
+        ..Default::default()
+    }
+}
+
+/// Makes the header of a new object durable.
+async fn persist(
+    connection: &Connection,
+    name: &str,
+    begun: &mut Begun,
+    header: &Bytes,
+) -> Result<(), Failure> {
+    let place = &connection.place;
+    while begun.durable < header.len() as u64 {
+        let rest = header.slice(begun.durable as usize..);
+        let message = BidiWriteObjectRequest {
+            write_offset: begun.durable as i64,
+            checksummed_data: Some(ChecksummedData::new(rest)),
+            flush: true,
+            state_lookup: true,
+            ..Default::default()
+        };
+        let _ = begun.messages.send(message);
+        let answer = begun.answers.message().await;
+        let answer = answer.map_err(|status| failure(place, RequestKind::Put, name, &status))?;
+        let ended = || place.say(FailureKind::Unknown, RequestKind::Put, name, "the stream has ended");
+        begun.durable = durable_of(answer.ok_or_else(ended)?.write_status.as_ref());
+    }
+    Ok(())
+}
