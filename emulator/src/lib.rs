@@ -42,6 +42,7 @@ mod fate;
 mod service;
 mod server;
 mod emulator;
+mod rapid;
 
 pub use counts::Counts;
 pub use emulator::Emulator;
@@ -49,3 +50,6 @@ pub use faults::Faults;
 pub use latency::Latency;
 pub use mistakes::Mistake;
 pub use options::{Options, Place};
+pub use rapid::{
+    RapidEmulator, RapidFault, RapidFaults, RapidLatency, RapidMistake, RapidOptions, RapidStep,
+};

@@ -54,10 +54,7 @@ impl Record {
             Change::Append { name, body, version } => {
                 (Record::Append { bucket, key: name.clone(), tag: tag_of(version) }, body.clone())
             }
-            // The buckets of S3 have no streams: nothing holds or finalizes an object.
-            Change::Remove { name } | Change::Hold { name, .. } | Change::Finalize { name } => {
-                (Record::Delete { bucket, key: name.clone() }, Bytes::new())
-            }
+            Change::Remove { name } => (Record::Delete { bucket, key: name.clone() }, Bytes::new()),
         }
     }
 

@@ -12,13 +12,13 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimulatedObject {
     /// The bytes as they were written.
-    pieces: Vec<Bytes>,
-    len: u64,
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) len: u64,
     /// Appends, the creation included.
-    parts: u64,
-    version: Version,
+    pub(super) parts: u64,
+    pub(super) version: Version,
     /// The object was created for appends, so it is never replaced.
-    takes_appends: bool,
+    pub(super) takes_appends: bool,
     /// The client with the newest stream.
     pub(super) holder: usize,
     /// The object never changes again.
@@ -111,8 +111,6 @@ pub enum Change {
     Put { name: String, object: Arc<SimulatedObject> },
     Append { name: String, body: Bytes, version: Version },
     Remove { name: String },
-    Hold { name: String, holder: usize },
-    Finalize { name: String },
 }
 
 /// What a request does, or the store's refusal.
@@ -305,16 +303,6 @@ impl Bucket {
                 }
             }
             Change::Remove { name } => drop(self.objects.remove(name)),
-            Change::Hold { name, holder } => {
-                if let Some(object) = self.objects.get_mut(name) {
-                    Arc::make_mut(object).holder = *holder;
-                }
-            }
-            Change::Finalize { name } => {
-                if let Some(object) = self.objects.get_mut(name) {
-                    Arc::make_mut(object).is_final = true;
-                }
-            }
         }
     }
 }

@@ -9,9 +9,10 @@
 //!
 //! A machine's appends to one object arrive in their order, as long as the machine lives.
 
-use super::bucket::{Bucket, Change, Judged, failure};
+use super::bucket::{Bucket, Change, Judged, SimulatedObject, failure};
 use super::options::StoreOptions;
 use crate::device::objects::{FailureKind, Reply, Request, Version};
+use std::sync::Arc;
 
 impl Bucket {
     pub(super) fn judge_stream(&self, options: &StoreOptions, request: &Request, client: usize) -> Judged {
@@ -34,7 +35,8 @@ impl Bucket {
                 failure(FailureKind::Refused, "a different writer has become the exclusive writer")
             }
             Request::Open { .. } => {
-                let hold = Change::Hold { name: name.into(), holder: client };
+                let held = SimulatedObject { holder: client, ..(**object).clone() };
+                let hold = Change::Put { name: name.into(), object: Arc::new(held) };
                 Ok(((!is_holder).then_some(hold), reply(object.len())))
             }
             _ if !is_holder && options.revokes => {
@@ -54,7 +56,8 @@ impl Bucket {
                 failure(FailureKind::Refused, "the offset is behind the end")
             }
             _ => {
-                let finalize = Change::Finalize { name: name.into() };
+                let ended = SimulatedObject { is_final: true, ..(**object).clone() };
+                let finalize = Change::Put { name: name.into(), object: Arc::new(ended) };
                 Ok((Some(finalize), Reply { is_final: true, ..reply(object.len()) }))
             }
         }
