@@ -3,6 +3,7 @@
 mod database;
 mod faults;
 mod probe;
+mod rapid;
 mod requests;
 mod restart;
 mod support;

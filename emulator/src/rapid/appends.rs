@@ -167,13 +167,12 @@ impl Appends {
                 if message.flush {
                     last = self.begin_flush(own, &message, &mut flushes, last)?;
                 } else if message.state_lookup {
-                    self.answer(own, is_first)?;
+                    self.answer(own, &mut is_first)?;
                 }
-                is_first &= !message.state_lookup;
             }
             // Without a model of latency a flush ends at once.
             while flushes.front().is_some_and(|flush| flush.due <= Instant::now()) {
-                self.end_flush(own, flushes.pop_front())?;
+                self.end_flush(own, flushes.pop_front(), &mut is_first)?;
             }
             let due = flushes.front().map_or(Instant::now() + Duration::from_hours(1), |flush| flush.due);
             let revoked = own.revoked.notified();
@@ -182,7 +181,7 @@ impl Appends {
                     Ok(Some(next)) => message = Some(next),
                     Ok(None) | Err(_) => return Ok(()),
                 },
-                () = tokio::time::sleep_until(due) => self.end_flush(own, flushes.pop_front())?,
+                () = tokio::time::sleep_until(due) => self.end_flush(own, flushes.pop_front(), &mut is_first)?,
                 () = revoked => {
                     self.shared.objects().of_stream(own)?;
                 }
@@ -254,20 +253,20 @@ impl Appends {
         Ok(due)
     }
 
-    fn end_flush(&self, own: &Opened, flush: Option<Flush>) -> Result<(), Status> {
+    fn end_flush(&self, own: &Opened, flush: Option<Flush>, is_first: &mut bool) -> Result<(), Status> {
         let Some(flush) = flush else { return Ok(()) };
         self.shared.objects().flush(own, flush.end)?;
-        if flush.answers { self.answer(own, false) } else { Ok(()) }
+        if flush.answers { self.answer(own, is_first) } else { Ok(()) }
     }
 
-    /// Says how much is durable: after the creation with the whole description.
-    fn answer(&self, own: &Opened, is_first: bool) -> Result<(), Status> {
+    /// Says how much is durable; the first time with the whole description.
+    fn answer(&self, own: &Opened, is_first: &mut bool) -> Result<(), Status> {
         let mut objects = self.shared.objects();
         let reports_all = objects.makes(RapidMistake::UnflushedReported);
         let object = objects.of_stream(own)?;
         let unflushed = if reports_all { object.unflushed.len() } else { 0 };
         let size = object.durable.len() + unflushed;
-        let status = match is_first || size == 0 {
+        let status = match std::mem::replace(is_first, false) {
             true => WriteStatus::Resource(object.describe(&own.key, &self.shared.options.bucket, size)),
             false => WriteStatus::PersistedSize(size as i64),
         };

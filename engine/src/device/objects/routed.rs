@@ -92,6 +92,10 @@ impl ObjectStore for RoutedStore {
         let name = format!("{}?rest={}", self.log.facts().name, rest.name);
         StoreFacts { name, endpoint: rest.endpoint, ..self.log.facts() }
     }
+
+    fn another(&self) -> Option<Arc<dyn ObjectStore>> {
+        Some(Arc::new(RoutedStore { log: self.log.another()?, rest: self.rest.clone() }))
+    }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

@@ -2,6 +2,7 @@
 
 use super::request::{Failure, Reply, Request};
 use super::waiting::wait_for;
+use std::sync::Arc;
 
 /// How a request ended.
 pub type Outcome = Result<Reply, Failure>;
@@ -38,6 +39,12 @@ pub trait ObjectStore: Send + Sync + std::fmt::Debug {
 
     /// Returns the properties of the store.
     fn facts(&self) -> StoreFacts;
+
+    /// Connects another client of the same store, as another machine does; `None` if that makes no
+    /// difference, or fails.
+    fn another(&self) -> Option<Arc<dyn ObjectStore>> {
+        None
+    }
 }
 
 /// Performs a request and waits for its end.

@@ -4,6 +4,7 @@
 //! for what must be refused, and then reads what is there.
 
 use super::super::request::{Condition, Failure, FailureKind, Request, Version};
+use super::streams::StreamPromises;
 use super::trial::{Answer, IS_STALE, Stop, Trial};
 use bytes::Bytes;
 
@@ -42,7 +43,10 @@ impl Promises<'_> {
         let first = self.create()?;
         let replaced = self.replace(&first)?;
         let mut expected = Vec::new();
-        if self.trial.facts.appends
+        let streams = self.trial.facts.streams;
+        if streams {
+            StreamPromises::new(self.trial).run()?;
+        } else if self.trial.facts.appends
             && let Some(version) = self.append()?
         {
             let content = [CREATED, APPENDED].concat();
@@ -60,7 +64,7 @@ impl Promises<'_> {
         if appends {
             self.append_to_absent()?;
         }
-        Ok(appends)
+        Ok(appends || streams)
     }
 
     /// Creates the object, once with success. Returns its version.

@@ -1,6 +1,7 @@
 //! Sending requests of a probe, and what their answers say.
 
 use super::super::request::{Failure, FailureKind, Reply, Request, Version};
+use super::super::routed::PROBED;
 use super::super::store::{ObjectStore, StoreFacts, perform};
 use super::super::waiting::wait_for_all;
 use crate::base::clock::Clock;
@@ -101,6 +102,15 @@ impl Trial<'_> {
     /// Returns the name of an object of this trial.
     pub(super) fn name(&self, name: &str) -> String {
         let name = format!("{}{name}", self.folder);
+        self.names.lock().push(name.clone());
+        name
+    }
+
+    /// Returns the name of an object of this trial in the store that has the log. It has no folder
+    /// of its own, because folders of a zonal bucket stay.
+    pub(super) fn name_in_log(&self, name: &str) -> String {
+        let random = self.folder.trim_start_matches("probe/").trim_end_matches('/');
+        let name = format!("{PROBED}{random}-{name}");
         self.names.lock().push(name.clone());
         name
     }

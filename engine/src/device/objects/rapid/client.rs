@@ -32,6 +32,8 @@ pub struct RapidStore {
     client: Client<Rapid>,
     lanes: Arc<Lanes>,
     place: Place,
+    url: ObjectUrl,
+    options: CloudOptions,
 }
 
 /// The requests of one database.
@@ -71,6 +73,7 @@ impl RapidStore {
         };
         let lanes: Arc<Lanes> = Arc::default();
         let shared = lanes.clone();
+        let (own, options_of_own) = (url.clone(), options.clone());
         let (url, options) = (url.clone(), options.clone());
         let connect: Connect<Rapid> = Box::new(move || {
             let (url, options, lanes) = (url.clone(), options.clone(), shared.clone());
@@ -87,7 +90,7 @@ impl RapidStore {
         let client = Client::connect(facts, effort, ADVICE, connect)?;
         let facts = client.facts();
         let place = Place { bucket: facts.name, endpoint: facts.endpoint };
-        Ok(RapidStore { client, lanes, place })
+        Ok(RapidStore { client, lanes, place, url: own, options: options_of_own })
     }
 }
 
@@ -104,6 +107,11 @@ impl ObjectStore for RapidStore {
 
     fn facts(&self) -> StoreFacts {
         self.client.facts()
+    }
+
+    fn another(&self) -> Option<Arc<dyn ObjectStore>> {
+        let another = RapidStore::connect(&self.url, &self.options).ok()?;
+        Some(Arc::new(another))
     }
 }
 

@@ -59,7 +59,7 @@ impl Connection {
     /// # Errors
     /// The settings are wrong or incomplete.
     pub fn new(url: &ObjectUrl, options: &CloudOptions) -> Result<Connection> {
-        let emulator = options.with_environment(EMULATOR).into_iter().next().map(|(_, host)| host);
+        let emulator = options.with_environment(EMULATOR).into_iter().last().map(|(_, host)| host);
         let (google, server) = match emulator {
             Some(host) if host.contains("://") => (None, host),
             Some(host) => (None, format!("http://{host}")),
