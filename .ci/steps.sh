@@ -52,6 +52,7 @@ clippy_of_features() {
     cargo clippy -p quenchdb -- -D warnings
     cargo clippy -p quenchdb --features s3 -- -D warnings
     cargo clippy -p quenchdb --features azure,gcs -- -D warnings
+    cargo clippy -p quenchdb --features gcs-rapid -- -D warnings
     cargo clippy -p quench-cli -- -D warnings
 }
 

@@ -54,6 +54,7 @@ fn list(store: &dyn ObjectStore) -> Result<Vec<String>> {
 struct Writer<'a> {
     store: &'a dyn ObjectStore,
     facts: StoreFacts,
+    /// The beginning of the names.
     folder: String,
     /// Objects that were created, and parts and bytes of the last.
     objects: u64,
@@ -63,7 +64,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn name(&self, number: u64) -> String {
-        format!("{}/{number}", self.folder)
+        format!("{}{number}", self.folder)
     }
 
     /// Writes `body` as a commit does: an append, or a new object where no more are taken.
@@ -102,8 +103,12 @@ pub fn raw_durable_write(url: &str, bytes: usize, writers: usize, duration: Dura
     let store = connect(url)?;
     let (body, run) = (bytes::Bytes::from(vec![7; bytes]), Random::from_entropy().next_u64());
     let measured = time_writes(writers, duration, |writer| {
-        let folder = format!("probe/floor-{run:016x}-{writer}");
         let (facts, body) = (store.facts(), body.clone());
+        // Streams have no folders, and their names lead to the store that has the log.
+        let folder = match facts.streams {
+            true => format!("probe/log-floor-{run:016x}-{writer}-"),
+            false => format!("probe/floor-{run:016x}-{writer}/"),
+        };
         let mut writer = Writer { store: &*store, facts, folder, objects: 0, parts: 0, len: 0 };
         move || writer.write(&body)
     });

@@ -1,15 +1,18 @@
-//! `emulate`: a server that behaves like S3, on this machine.
+//! `emulate`: a server that behaves like S3, or like a zonal bucket of Google, on this machine.
 
 use crate::output::{Outcome, print_json, print_text};
 use crate::signals;
 use anyhow::Result;
-use quench_emulator::{Emulator, Faults, Latency, Mistake, Options, Place};
+use quench_emulator::{
+    Emulator, Faults, Latency, Mistake, Options, Place, RapidEmulator, RapidFaults, RapidLatency,
+    RapidMistake, RapidOptions,
+};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// `quench emulate`
@@ -23,6 +26,49 @@ pub struct EmulateArgs {
 enum Store {
     /// S3 with a directory bucket that takes appends, and a general purpose bucket that does not
     S3(S3Args),
+    /// A zonal bucket of Google (class Rapid), whose objects take flushed appends over streams
+    GcsRapid(RapidArgs),
+}
+
+/// `quench emulate gcs-rapid`
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quench emulate gcs-rapid --model gcs-rapid    prints what to set, and runs until Ctrl-C
+  quench emulate gcs-rapid --faults torn=0.02,late=0.01,expire=0.05
+
+It has the log of a database. Everything else goes to a regional bucket, or to a directory:
+  quench demo 'gs://quench-zonal/demo?rest=file:///tmp/rest/demo'
+
+Faults (probability of each step that they fit):
+  before, after       the stream ends before or after the effect, without an answer
+  late, torn          the effect comes later; a part of an append takes effect
+  throttle, redirect  the service asks for fewer requests; the stream is to be opened elsewhere
+  expire              the handle of a writer is no longer known
+
+Objects are in memory only.")]
+struct RapidArgs {
+    /// Address; port 0 chooses a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// How long requests take: none, gcs-rapid
+    #[arg(long, default_value = "none")]
+    model: RapidLatency,
+    /// What goes wrong, and how often
+    #[arg(long, default_value = "", value_name = "SPEC")]
+    faults: RapidFaults,
+    /// Seed of latencies and faults
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Name of the bucket
+    #[arg(long, default_value = RapidOptions::BUCKET, value_name = "NAME")]
+    bucket: String,
+    /// A promise that this server breaks, to see clients refuse it
+    #[arg(long = "mistake", value_name = "NAME")]
+    mistakes: Vec<RapidMistake>,
+    /// Behave as Google's server for tests, which does not revoke a stream that is open
+    #[arg(long)]
+    as_testbench: bool,
 }
 
 /// `quench emulate s3`
@@ -83,7 +129,55 @@ impl signals::Interruptible for UntilSignal {
 
 /// Runs the emulator until a signal ends it.
 pub fn run(args: EmulateArgs, json: bool) -> Result<Outcome> {
-    let Store::S3(args) = args.store;
+    match args.store {
+        Store::S3(args) => run_s3(args, json),
+        Store::GcsRapid(args) => run_rapid(args, json),
+    }
+}
+
+/// Returns what ends when a signal comes.
+fn until_signal() -> (Arc<UntilSignal>, Receiver<()>) {
+    let (interrupted, ended) = channel();
+    let until_signal = Arc::new(UntilSignal(interrupted));
+    signals::handle();
+    signals::interrupt_first(&until_signal);
+    (until_signal, ended)
+}
+
+fn run_rapid(args: RapidArgs, json: bool) -> Result<Outcome> {
+    let RapidArgs { listen, model: latency, faults, seed, bucket, mistakes, as_testbench } = args;
+    let defaults = RapidOptions::default();
+    let options = RapidOptions { listen, latency, faults, seed, bucket, mistakes, as_testbench, ..defaults };
+    let bucket = options.bucket.clone();
+    let (_until_signal, ended) = until_signal();
+    let emulator = RapidEmulator::start(options)?;
+    let environment = emulator.environment();
+    if json {
+        let variables: serde_json::Map<String, serde_json::Value> =
+            environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let address = emulator.address().to_string();
+        print_json(&json!({ "address": address, "environment": variables, "buckets": [bucket] }))?;
+    } else {
+        let mut text = format!("an emulator of a zonal bucket at {}; Ctrl-C ends it\n\n", emulator.address());
+        for (name, value) in environment {
+            let _ = writeln!(text, "export {name}={value}");
+        }
+        let _ = writeln!(text, "\nquench demo 'gs://{bucket}/demo?rest=file:///tmp/rest/demo'");
+        print_text(&text)?;
+    }
+    // An error only means that no signal can come any more.
+    let _ = ended.recv();
+    let counts = emulator.counts();
+    if json {
+        print_json(&counts)?;
+    } else {
+        let all: Vec<String> = counts.iter().map(|(method, count)| format!("{count} {method}")).collect();
+        print_text(&format!("{}\n", all.join(", ")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn run_s3(args: S3Args, json: bool) -> Result<Outcome> {
     let defaults = Options::default();
     let place = args.directory.map_or(Place::Memory, Place::Directory);
     let options = Options {
@@ -98,10 +192,7 @@ pub fn run(args: EmulateArgs, json: bool) -> Result<Outcome> {
         ..defaults
     };
     let buckets = options.buckets.clone();
-    let (interrupted, ended) = channel();
-    let until_signal = Arc::new(UntilSignal(interrupted));
-    signals::handle();
-    signals::interrupt_first(&until_signal);
+    let (_until_signal, ended) = until_signal();
     let emulator = Emulator::start(options)?;
     describe(&emulator, &buckets, json)?;
     // An error only means that no signal can come any more.

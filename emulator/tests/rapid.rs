@@ -12,8 +12,12 @@ use quenchdb::internals::device::objects::{
     Version, perform,
 };
 use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const COUNTER: &[u8] = b"counter";
 
@@ -23,9 +27,14 @@ fn start(options: RapidOptions) -> RapidEmulator {
 
 /// Connects another machine to the zonal bucket.
 fn connect(emulator: &RapidEmulator) -> RapidStore {
-    let settings = emulator.environment().map(|(name, value)| (name.to_string(), value)).to_vec();
+    connect_to(&emulator.address().to_string(), "db")
+}
+
+/// Connects to a server that speaks the protocol.
+fn connect_to(server: &str, prefix: &str) -> RapidStore {
+    let settings = vec![("STORAGE_EMULATOR_HOST_GRPC".to_string(), server.to_string())];
     let options = CloudOptions { settings, ..CloudOptions::default() };
-    let url = format!("gs://{}/db", RapidOptions::BUCKET);
+    let url = format!("gs://{}/{prefix}", RapidOptions::BUCKET);
     RapidStore::connect(&ObjectUrl::parse(&url).expect("a URL"), &options).expect("connects")
 }
 
@@ -41,7 +50,11 @@ fn settings(preset: Preset) -> Settings {
 
 /// Opens the database on another machine, with everything but the log in `rest`.
 fn open(emulator: &RapidEmulator, rest: &SimulatedStore, preset: Preset) -> Result<Database> {
-    let store = RoutedStore::new(Arc::new(connect(emulator)), rest.client());
+    open_at(connect(emulator), rest, preset)
+}
+
+fn open_at(log: RapidStore, rest: &SimulatedStore, preset: Preset) -> Result<Database> {
+    let store = RoutedStore::new(Arc::new(log), rest.client());
     let (patience, watch) = (Duration::from_secs(20), Duration::from_millis(50));
     let claim_rest = Duration::from_millis(20);
     let options = Options { patience, watch, lanes: 2, claim_rest, ..Options::default() };
@@ -348,7 +361,7 @@ fn appends_in_flight_share_flushes() {
     let store = connect(&emulator);
     let version = create(&store, "log/1");
     let (sender, ended) = std::sync::mpsc::channel();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     for n in 0..200_u64 {
         let (sender, body) = (sender.clone(), vec![n as u8; 512].into());
         let request = Request::Append {
@@ -441,4 +454,163 @@ fn bucket_that_is_not_zonal_is_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
+}
+
+/// Google's server for tests, which `scripts/servers` installs.
+struct Testbench {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Testbench {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Testbench {
+    fn start() -> Option<Testbench> {
+        let place = std::env::var_os("QUENCH_SERVERS").map(PathBuf::from);
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/quench-servers"));
+        let program = place.or_else(home)?.join("bin/gcs-testbench");
+        if !program.exists() {
+            println!("skipped: {} is missing; scripts/servers testbench installs it", program.display());
+            return None;
+        }
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound");
+        let mut command = Command::new(program);
+        command.arg(free.port().to_string()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("an installed server starts");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.starts_with("ready") {
+            line.clear();
+            assert!(output.read_line(&mut line).expect("a line") > 0, "the testbench has ended");
+        }
+        // It prints every request.
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        Some(Testbench { child, address: free.to_string() })
+    }
+}
+
+/// The lives of one writer at a time: closed, killed, taken over, and read from another machine. On
+/// the emulator, and on the server that Google wrote for tests, if it is installed.
+#[test]
+fn lives_of_a_writer_in_servers_of_others() {
+    let emulator = start(RapidOptions { as_testbench: true, ..RapidOptions::default() });
+    lives(&emulator.address().to_string());
+    let Some(testbench) = Testbench::start() else { return };
+    lives(&testbench.address);
+    let log = Arc::new(connect_to(&testbench.address, "probe"));
+    let store = RoutedStore::new(log, Arc::new(Numbered(SimulatedStore::immediate(1).client())));
+    let error = quenchdb::internals::device::objects::probe(&store).expect_err("it lets a stream go on");
+    assert!(error.to_string().contains("finalized object grow"), "{error}");
+}
+
+fn lives(server: &str) {
+    let rest = SimulatedStore::new(9);
+    let prefix = format!("lives-{}", std::process::id());
+    let connect = || connect_to(server, &prefix);
+    let mut last = 0;
+    for (round, preset) in [Preset::Auto, Preset::Autonomous, Preset::Group].into_iter().enumerate() {
+        let context = format!("{server}, {preset}");
+        let db = open_at(connect(), &rest, preset).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let table = db.table_or_create("t").expect("there or new");
+        for number in 0..30 {
+            last = count(&db, &table, 100 * number).unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+        db.checkpoint().unwrap_or_else(|error| panic!("{context}: {error}"));
+        for number in 0..10 {
+            last = count(&db, &table, 1_000 * number).unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+        // A reader on another machine, beside the writer.
+        let log = perform(&connect(), Request::List { prefix: "log/".into() }).expect("listed").listed;
+        assert!(log.iter().any(|object| object.len > 4096), "{context}: {log:?}");
+        drop(table);
+        if round == 1 {
+            // The writer hangs.
+            std::mem::forget(db);
+        } else {
+            db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+        let db = open_at(connect(), &rest, preset).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(check(&db, &context), last, "{context}");
+        assert!(db.verify(None).expect("runs").problems.is_empty(), "{context}");
+        db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+    }
+    let store = connect();
+    for object in perform(&store, Request::List { prefix: String::new() }).expect("listed").listed {
+        perform(&store, Request::Delete { name: object.name }).expect("deleted");
+    }
+}
+
+/// Returns the median.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Commits of one client beside raw appends with a flush, commits of many clients, and a takeover
+/// beside one open and one end, all at the same server with the latency of the service. The bounds
+/// leave room for a busy machine.
+#[test]
+fn commits_are_about_as_fast_as_raw_appends() {
+    let emulator = start(RapidOptions { latency: RapidLatency::GcsRapid, ..RapidOptions::default() });
+    let rest = SimulatedStore::immediate(1);
+    let db = open_at(connect(&emulator), &rest, Preset::Auto).expect("opens");
+    let table = db.create_table("t").expect("new");
+    let (store, mut offset) = (connect(&emulator), 4096);
+    let version = create(&store, "log/raw");
+    let (mut raw, mut commits) = (Vec::new(), Vec::new());
+    for number in 0..200_u32 {
+        let begun = Instant::now();
+        append(&store, "log/raw", offset, &[7; 4096]).expect("on its stream");
+        offset += 4096;
+        raw.push(begun.elapsed());
+        let begun = Instant::now();
+        db.transact(|tx| tx.insert(&table, number.to_be_bytes(), "value")).expect("commits");
+        commits.push(begun.elapsed());
+    }
+    let (raw, commit) = (median(raw), median(commits));
+    let flushes = || emulator.counts()["flushes"];
+    let (before, begun) = (flushes(), Instant::now());
+    std::thread::scope(|scope| {
+        for client in 0..64_u8 {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                for row in 0..50_u8 {
+                    db.transact(|tx| tx.insert(table, [client, row], "value")).expect("commits");
+                }
+            });
+        }
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    let per_flush = 3200.0 / (flushes() - before) as f64;
+    let open = Request::Open { name: "log/raw".into(), version: version.clone(), takes_over: true };
+    let begun = Instant::now();
+    perform(&connect(&emulator), open.clone()).expect("takes over");
+    let connected = begun.elapsed();
+    let begun = Instant::now();
+    let opened = perform(&store, open).expect("takes over");
+    perform(&store, Request::Finalize { name: "log/raw".into(), version, len: opened.len }).expect("ends");
+    let ending = begun.elapsed();
+    std::mem::forget((table, db));
+    let other = connect(&emulator);
+    let routed = RoutedStore::new(Arc::new(other), rest.client());
+    let options = Options { claim_rest: Duration::from_micros(1), ..Options::default() };
+    let facts = routed.facts();
+    let storage = ObjectStorage::new(Arc::new(routed), facts, options);
+    let begun = Instant::now();
+    let lock = quenchdb::internals::device::Storage::lock(&storage, true).expect("claims");
+    let takeover = begun.elapsed();
+    drop(lock);
+    println!(
+        "raw append and flush {raw:?}, commit {commit:?}; 64 clients: {:.0} commits a second, {per_flush:.1} a flush",
+        3200.0 / seconds
+    );
+    println!("open and end {ending:?}, with a connection {connected:?}; takeover {takeover:?}");
+    assert!(commit < 2 * raw, "{commit:?} beside {raw:?}");
+    assert!(takeover < 5 * ending, "{takeover:?} beside {ending:?}");
 }

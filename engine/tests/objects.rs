@@ -10,9 +10,9 @@ use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{depth, is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::{
-    FaultKind, SimulatedClient, SimulatedStore, StoreOptions,
+    Fault, FaultKind, SimulatedClient, SimulatedStore, StoreOptions,
 };
-use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
+use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options, RequestKind};
 use quenchdb::{Database, ErrorKind, HealthState, Preset, Result, Settings, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Appends, Kind::Numbered, Kind::Streams, Kind::UnrevokedStreams];
+    pub const ALL: [Kind; 4] = [Kind::Appends, Kind::Numbered, Kind::Streams, Kind::UnrevokedStreams];
 
     fn is_stream(self) -> bool {
         matches!(self, Kind::Streams | Kind::UnrevokedStreams)
@@ -335,6 +335,50 @@ fn frozen(seed: u64, kind: Kind) {
     [client, other, last].iter().for_each(|client| client.kill());
 }
 
+/// A writer dies when an append was torn, beside others that were not: the torn block is the end of
+/// its lane, and hides no block of the lanes behind it.
+#[test]
+fn torn_block_at_the_end_of_a_lane_is_its_end() {
+    in_time("torn blocks", 120, || (0..depth(320)).for_each(torn));
+}
+
+fn torn(seed: u64) {
+    let (settings, store) =
+        (settings(Preset::PerTransaction).with(|s| s.logs = 1), store(seed, Kind::Streams));
+    let (client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    // No stream is opened again, so the torn block stays where it is.
+    let open_again = Some(RequestKind::Open);
+    client.inject(Fault { request: open_again, for_ever: true, ..Fault::once(FaultKind::LostRequest) });
+    let torn = Fault { prefix: "log/".into(), after: 8 + seed % 16, ..Fault::once(FaultKind::Torn) };
+    client.inject(torn);
+    let committer = |committer: u8| {
+        let (db, table) = (db.clone(), table.clone());
+        std::thread::spawn(move || {
+            let insert = |row: u8| db.transact(|tx| tx.insert(&table, [committer, row], vec![row; 300]));
+            (0..=255).take_while(|row| insert(*row).is_ok()).count()
+        })
+    };
+    let committers: Vec<_> = (0..4).map(committer).collect();
+    while store.faults_struck() == 0 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(2));
+    client.stop();
+    let acknowledged: Vec<usize> = committers.into_iter().map(|it| it.join().expect("no panic")).collect();
+    drop((table, db));
+    let (other, db) = open(&settings, &store).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let (table, snapshot) = (db.table("t").expect("is there"), db.begin_read().expect("free"));
+    for (committer, rows) in acknowledged.into_iter().enumerate() {
+        for row in 0..rows {
+            let found = snapshot.get(&table, [committer as u8, row as u8]).expect("readable");
+            assert!(found.is_some(), "seed {seed}: row {row} of {rows} of committer {committer} is lost");
+        }
+    }
+    drop((snapshot, table, db));
+    [client, other].iter().for_each(|client| client.kill());
+}
+
 /// Regression: while a store did not answer, and commits waited, the health of the database was
 /// good.
 #[test]
@@ -449,7 +493,6 @@ fn a_read_of_a_writer_that_has_ended_says_why_it_fails() {
 
 #[test]
 fn statistics_count_the_requests_of_a_database() {
-    use quenchdb::internals::device::objects::RequestKind;
     let (settings, store) = (settings(Preset::PerTransaction), store(1, true));
     let (_client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");

@@ -1,7 +1,7 @@
 //! Readers of checkpoints of a database in a store of objects, on other machines than the writer:
 //! each step of one beside each request of the other, takeovers, crashes, and pins that end early.
 
-use crate::objects::{check, connect, count, open, settings, store};
+use crate::objects::{Kind, check, connect, count, open, settings, store};
 use crate::support::{Content, await_that, content, in_time};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
@@ -170,8 +170,8 @@ fn settle(store: &SimulatedStore) {
 #[test]
 fn a_reader_opens_beside_each_request_of_a_checkpoint() {
     in_time("readers beside checkpoints", 200, || {
-        for appends in [true, false] {
-            let store = store(11, appends);
+        for kind in Kind::ALL {
+            let store = store(11, kind);
             let machine = Interrupted::new(&store, &[RequestKind::Put, RequestKind::List]);
             let builder = Database::builder().settings(settings(Preset::Auto));
             let db = builder.storage(machine.storage(options())).open("objects").expect("opens");
@@ -190,7 +190,7 @@ fn a_reader_opens_beside_each_request_of_a_checkpoint() {
                 }
                 let mut readers = readers.lock().expect("no panic");
                 for (_, reader, at) in &*readers {
-                    writer.check(reader, &format!("appends {appends}, before request {at}"));
+                    writer.check(reader, &format!("{kind:?}, before request {at}"));
                 }
                 if readers.len() > 4 {
                     readers.drain(..3);
@@ -207,8 +207,8 @@ fn a_reader_opens_beside_each_request_of_a_checkpoint() {
 #[test]
 fn a_checkpoint_beside_each_request_of_an_opening_reader() {
     in_time("checkpoints beside readers", 200, || {
-        for appends in [true, false] {
-            let store = store(12, appends);
+        for kind in Kind::ALL {
+            let store = store(12, kind);
             let (client, db) = open(&settings(Preset::Auto), &store).expect("opens");
             let writer = Writer::new(db, 2);
             (0..4).for_each(|_| writer.step());
@@ -224,7 +224,7 @@ fn a_checkpoint_beside_each_request_of_an_opening_reader() {
                 if machine.forget() {
                     break;
                 }
-                let context = format!("appends {appends}, before request {at}");
+                let context = format!("{kind:?}, before request {at}");
                 writer.check(&reader, &context);
                 (0..3).for_each(|_| writer.step());
                 settle(&store);
@@ -240,8 +240,8 @@ fn a_checkpoint_beside_each_request_of_an_opening_reader() {
 #[test]
 fn a_reader_outlives_a_writer_that_stops_at_any_request() {
     in_time("writers that stop", 200, || {
-        for appends in [true, false] {
-            let store = store(13, appends);
+        for kind in Kind::ALL {
+            let store = store(13, kind);
             let (mut last, db) = open(&settings(Preset::Auto), &store).expect("opens");
             let mut writer = Writer::new(db, 3);
             (0..4).for_each(|_| writer.step());
@@ -264,7 +264,7 @@ fn a_reader_outlives_a_writer_that_stops_at_any_request() {
                 last = other;
                 (0..3).for_each(|_| writer.step());
                 store.finish_late();
-                let context = format!("appends {appends}, stopped before request {at}");
+                let context = format!("{kind:?}, stopped before request {at}");
                 writer.check(&oldest, &context);
                 writer.check(&reader, &context);
                 drop(reader);

@@ -1,7 +1,7 @@
 //! Stores that refuse requests for a while: expired credentials, a permission, a clock. A refused
 //! request has a known outcome, so nothing is lost, and nothing is unknown.
 
-use crate::objects::{check, connect, count, open, settings, store, verify};
+use crate::objects::{Kind, check, connect, count, open, settings, store, verify};
 use crate::support::in_time;
 use quenchdb::internals::device::objects::simulated::{Fault, FaultKind, SimulatedStore};
 use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options, RequestKind};
@@ -26,10 +26,10 @@ fn open_impatient(store: &SimulatedStore, preset: Preset) -> Database {
 #[test]
 fn commit_while_the_store_refuses_waits_and_succeeds() {
     in_time("commits that wait", 120, || {
-        for (appends, preset) in
-            [true, false].into_iter().flat_map(|a| [Preset::Auto, Preset::Pipelined].map(|p| (a, p)))
+        for (kind, preset) in
+            Kind::ALL.into_iter().flat_map(|kind| [Preset::Auto, Preset::Pipelined].map(|p| (kind, p)))
         {
-            let store = store(1, appends);
+            let store = store(1, kind);
             let (client, db) = open(&settings(preset), &store).expect("opens");
             let table = db.create_table("t").expect("new");
             count(&db, &table, 100).expect("commits");
@@ -39,7 +39,7 @@ fn commit_while_the_store_refuses_waits_and_succeeds() {
                 std::thread::spawn(move || count(&db, &table, 100))
             };
             std::thread::sleep(Duration::from_millis(200));
-            assert!(!during.is_finished(), "{preset}, appends {appends}");
+            assert!(!during.is_finished(), "{preset}, {kind:?}");
             store.heal();
             assert_eq!(during.join().expect("no panic").expect("the store accepts again"), 2);
             assert_eq!(count(&db, &table, 100).expect("not poisoned"), 3);

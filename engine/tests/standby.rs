@@ -1,7 +1,7 @@
 //! A standby of a database in a simulated store of objects: what its snapshots show, at each CSN,
 //! beside checkpoints, takeovers, removed log, lost pins and damage; and what a promoted one holds.
 
-use crate::objects::{check, connect, count, open, settings, store};
+use crate::objects::{Kind, check, connect, count, open, settings, store};
 use crate::support::{Content, await_that, in_time};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
@@ -150,15 +150,15 @@ impl Primary {
 fn each_snapshot_of_a_standby_shows_its_csn_exactly() {
     in_time("a standby", 300, || {
         for seed in 0..depth(80) {
-            follow_a_random_primary(seed, seed % 2 == 0, 1 + seed as usize % 2);
+            follow_a_random_primary(seed, Kind::ALL[seed as usize % 4], 1 + seed as usize / 2 % 2);
         }
     });
 }
 
-fn follow_a_random_primary(seed: u64, appends: bool, logs: usize) {
+fn follow_a_random_primary(seed: u64, kind: Kind, logs: usize) {
     let context = format!("seed {seed}");
     let settings = settings(Preset::Auto).with(|s| s.logs = logs);
-    let store = store(seed, appends);
+    let store = store(seed, kind);
     let (mut client, db) = open(&settings, &store).expect("opens");
     let mut primary = Primary::new(db, seed);
     for _ in 0..20 {
@@ -353,15 +353,15 @@ fn a_damaged_block_ends_what_is_shown_and_is_reported() {
 #[test]
 fn takeovers_lose_nothing_and_double_nothing() {
     in_time("takeovers", 900, || {
-        for seed in 0..if is_deep() { 20 } else { 2 } {
-            take_over(seed, seed % 2 == 0, 25);
+        for seed in 0..if is_deep() { 20 } else { 3 } {
+            take_over(seed, [Kind::Appends, Kind::Streams, Kind::Numbered][seed as usize % 3], 25);
         }
     });
 }
 
 /// Promotes standbys one after the other, each while the writer before is at work, or dead.
-fn take_over(seed: u64, appends: bool, takeovers: u32) {
-    let (settings, store) = (settings(Preset::Auto), store(seed, appends));
+fn take_over(seed: u64, kind: Kind, takeovers: u32) {
+    let (settings, store) = (settings(Preset::Auto), store(seed, kind));
     let mut random = Random::from_seed(seed);
     let (mut client, mut db) = open(&settings, &store).expect("opens");
     db.create_table("t").expect("new");

@@ -20,6 +20,6 @@ pub mod rows_at;
 
 pub use create::Writable;
 pub use source::{
-    DatabaseArgs, SourceArgs, is_url, open_checkpoint, open_to_read, refuse_database, require_empty,
+    DatabaseArgs, SourceArgs, inside, is_url, open_checkpoint, open_to_read, refuse_database, require_empty,
 };
 pub use stat::stat_text;

@@ -3,7 +3,7 @@
 use super::source::is_url;
 use crate::output::{Outcome, print_json, print_text};
 use anyhow::{Result, bail};
-use quenchdb::internals::device::objects::{Rounds, connect, probe, probe_races};
+use quenchdb::internals::device::objects::{Rounds, connect, explain_zonal, probe, probe_races};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -31,7 +31,7 @@ pub fn run(args: &ProbeArgs, as_json: bool) -> Result<Outcome> {
     }
     let store = connect(&args.url.to_string_lossy())?;
     let began = Instant::now();
-    let facts = probe(&*store)?;
+    let facts = probe(&*store).map_err(|error| explain_zonal(&args.url.to_string_lossy(), error))?;
     let rounds = Rounds { races: args.rounds, reads: args.rounds.saturating_mul(READS) };
     probe_races(&*store, &facts, rounds)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -40,13 +40,18 @@ pub fn run(args: &ProbeArgs, as_json: bool) -> Result<Outcome> {
             "name": facts.name,
             "endpoint": facts.endpoint,
             "appends": facts.appends,
+            "streams": facts.streams,
             "rounds": args.rounds,
             "seconds": seconds,
         }))?;
     } else {
-        let appends = if facts.appends { "takes" } else { "takes no" };
+        let appends = match (facts.streams, facts.appends) {
+            (true, _) => "takes appends over streams",
+            (false, true) => "takes appends",
+            (false, false) => "takes no appends",
+        };
         print_text(&format!(
-            "{}: {} rounds of races passed in {seconds:.1} s; the store {appends} appends\n",
+            "{}: {} rounds of races passed in {seconds:.1} s; the store {appends}\n",
             facts.name, args.rounds
         ))?;
     }

@@ -72,6 +72,15 @@ pub fn is_url(place: &Path) -> bool {
     matches!(Place::from(place), Place::Url(_))
 }
 
+/// Returns a place inside another one. Of a URL with `?rest=`, in both buckets.
+pub fn inside(place: &Path, name: &str) -> PathBuf {
+    let text = place.to_string_lossy();
+    match text.split_once("?rest=").filter(|_| is_url(place)) {
+        Some((log, rest)) => format!("{log}/{name}?rest={rest}/{name}").into(),
+        None => place.join(name),
+    }
+}
+
 /// Checks that a new database can be made at a place: an empty directory, which is created, or a
 /// URL at which there is none.
 pub fn require_empty(place: &Path) -> Result<()> {

@@ -6,7 +6,7 @@ pub mod child;
 pub mod check;
 mod rivals;
 
-use crate::commands::{is_url, refuse_database};
+use crate::commands::{inside, is_url, refuse_database};
 use crate::errors::one_line;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::parse::{parse_preset, positive_seconds};
@@ -280,7 +280,7 @@ impl Torture<'_> {
     fn reset(&mut self) -> Result<()> {
         if is_url(&self.args.directory) {
             let number = Random::from_entropy().next_u64();
-            self.database = self.args.directory.join(format!("torture-{number:016x}"));
+            self.database = inside(&self.args.directory, &format!("torture-{number:016x}"));
             return Ok(());
         }
         remove(&self.database)?;
@@ -415,7 +415,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         std::fs::create_dir_all(&args.directory)
             .with_context(|| format!("cannot create {}", args.directory.display()))?;
     }
-    let database = args.directory.join("torture-db");
+    let database = inside(&args.directory, "torture-db");
     let memory = || args.log_memory.clone().unwrap_or(args.directory.join("torture-log-memory"));
     let memory = (args.preset == Preset::Passive).then(memory);
     if args.at_calls.is_some() {

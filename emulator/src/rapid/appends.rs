@@ -3,7 +3,7 @@
 use super::faults::{RapidFault, RapidStep};
 use super::objects::{Opened, absent, taken_over};
 use super::options::RapidMistake;
-use super::service::Shared;
+use super::shared::Shared;
 use bytes::Bytes;
 use prost::Message;
 use quenchdb::internals::device::objects::rapid::{
@@ -248,6 +248,7 @@ impl Appends {
         let latency = self.shared.options.latency;
         let takes = self.shared.flush_time(bytes);
         let due = (Instant::now() + takes).max(last + latency.between_flushes());
+        self.shared.count("flushes");
         let end = self.shared.objects().end(own)?;
         flushes.push_back(Flush { due, end, answers: message.state_lookup });
         Ok(due)

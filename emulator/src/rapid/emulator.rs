@@ -2,7 +2,8 @@
 
 use super::faults::RapidFaults;
 use super::options::RapidOptions;
-use super::service::Shared;
+use super::service::answer;
+use super::shared::Shared;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -97,7 +98,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     // It only makes small answers wait.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let answer = shared.clone().answer(request);
+        let answer = answer(shared.clone(), request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let server = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);

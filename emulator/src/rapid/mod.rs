@@ -10,9 +10,10 @@
 //! reads; lists; deletes. It is as strict as the service, as far as that is known; a switch makes
 //! it behave as Google's own server for tests, where that differs.
 
-mod options;
 mod faults;
+mod options;
 mod objects;
+mod shared;
 mod appends;
 mod reads;
 mod service;

@@ -3,7 +3,7 @@
 use super::appends::redirected;
 use super::faults::{RapidFault, RapidStep};
 use super::objects::absent;
-use super::service::Shared;
+use super::shared::Shared;
 use quenchdb::internals::device::objects::rapid::{
     BidiReadObjectRedirectedError, BidiReadObjectRequest, BidiReadObjectResponse, ChecksummedData,
     DATA_BYTES_MAX, DeleteObjectRequest, Empty, GetObjectRequest, ListObjectsRequest, ListObjectsResponse,

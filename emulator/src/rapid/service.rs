@@ -1,21 +1,17 @@
 //! Which method is which: requests of HTTP/2 on one side, messages on the other.
 
 use super::appends::Appends;
-use super::faults::{RapidFault, RapidFaults, RapidStep};
-use super::objects::Objects;
-use super::options::{RapidLatency, RapidOptions};
+use super::shared::Shared;
 use hyper::body::Incoming;
 use hyper::{Request as HttpRequest, Response as HttpResponse};
 use quenchdb::internals::device::objects::rapid::{
-    BidiReadObjectRequest, BidiReadObjectResponse, BidiWriteObjectRequest, BidiWriteObjectResponse, Bucket,
+    BidiReadObjectRequest, BidiReadObjectResponse, BidiWriteObjectRequest, BidiWriteObjectResponse,
     DeleteObjectRequest, Empty, GetBucketRequest, GetObjectRequest, ListObjectsRequest, ListObjectsResponse,
     Object, SERVICE,
 };
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
 use tonic::body::Body;
 use tonic::codegen::tokio_stream::wrappers::UnboundedReceiverStream;
@@ -23,140 +19,31 @@ use tonic::server::{Grpc, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// What all requests share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub options: RapidOptions,
-    objects: Mutex<Objects>,
-    random: Mutex<(fastrand::Rng, RapidFaults)>,
-    /// Requests by method, and faults.
-    counts: Mutex<BTreeMap<String, u64>>,
-}
-
-impl Shared {
-    pub fn new(options: RapidOptions) -> Shared {
-        let objects = Mutex::new(Objects::new(&options));
-        let random = Mutex::new((fastrand::Rng::with_seed(options.seed), options.faults.clone()));
-        Shared { options, objects, random, counts: Mutex::default() }
-    }
-
-    pub fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn random(&self) -> MutexGuard<'_, (fastrand::Rng, RapidFaults)> {
-        self.random.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn set_faults(&self, faults: RapidFaults) {
-        self.random().1 = faults;
-    }
-
-    pub fn counts(&self) -> BTreeMap<String, u64> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn count(&self, what: &str) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(what.into()).or_default() += 1;
-    }
-
-    /// Draws what goes wrong at a step.
-    pub fn draw(&self, step: RapidStep) -> Option<RapidFault> {
-        let fault = {
-            let mut guard = self.random();
-            let (random, faults) = &mut *guard;
-            faults.draw(step, random)
-        };
-        if fault.is_some() {
-            self.count("faults");
+/// Answers a request.
+pub(super) async fn answer(shared: Arc<Shared>, request: HttpRequest<Incoming>) -> HttpResponse<Body> {
+    let path = request.uri().path().to_string();
+    let method = path.strip_prefix(SERVICE).unwrap_or_default();
+    shared.count(method);
+    match method {
+        "BidiWriteObject" => {
+            let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            grpc.streaming(Writes(shared), request).await
         }
-        fault
-    }
-
-    pub fn chance(&self) -> bool {
-        self.random().0.bool()
-    }
-
-    pub fn below(&self, end: usize) -> usize {
-        self.random().0.usize(..end.max(1))
-    }
-
-    /// Returns how many of some unflushed bytes stay when their stream ends: all, none, or a part.
-    pub fn keeps_unflushed(&self) -> impl FnOnce(usize) -> usize {
-        let (which, part) = {
-            let mut random = self.random();
-            (random.0.u8(..3), random.0.f64())
-        };
-        let loses = self.objects().makes(super::options::RapidMistake::UnflushedReported);
-        move |bytes| match which {
-            _ if loses => 0,
-            0 => 0,
-            1 => bytes,
-            _ => (bytes as f64 * part) as usize,
+        "BidiReadObject" => Grpc::new(ProstCodec::default()).streaming(Reads(shared), request).await,
+        "GetBucket" => unary(request, move |message: GetBucketRequest| shared.bucket(message)).await,
+        "GetObject" => {
+            let get = move |message: GetObjectRequest| async move { shared.get_object(&message) };
+            unary::<_, Object, _, _>(request, get).await
         }
-    }
-
-    pub fn open_time(&self) -> Duration {
-        self.options.latency.open(&mut self.random().0)
-    }
-
-    pub fn read_time(&self) -> Duration {
-        self.options.latency.read(&mut self.random().0)
-    }
-
-    pub fn flush_time(&self, bytes: usize) -> Duration {
-        self.options.latency.flush(bytes, &mut self.random().0)
-    }
-
-    pub async fn rest(&self, time: Duration) {
-        if self.options.latency != RapidLatency::None {
-            tokio::time::sleep(time).await;
+        "ListObjects" => {
+            let list = move |message: ListObjectsRequest| async move { shared.list(&message).await };
+            unary::<_, ListObjectsResponse, _, _>(request, list).await
         }
-    }
-
-    /// # Errors
-    /// It is not the bucket of this server.
-    pub fn check_bucket(&self, name: &str) -> Result<(), Status> {
-        match name.strip_prefix("projects/_/buckets/") {
-            Some(bucket) if bucket == self.options.bucket => Ok(()),
-            Some(bucket) => Err(Status::not_found(format!("there is no bucket {bucket}"))),
-            None => Err(Status::invalid_argument("the name of the bucket begins with projects/_/buckets/")),
+        "DeleteObject" => {
+            let delete = move |message: DeleteObjectRequest| async move { shared.delete(&message).await };
+            unary::<_, Empty, _, _>(request, delete).await
         }
-    }
-
-    /// Answers a request.
-    pub async fn answer(self: Arc<Self>, request: HttpRequest<Incoming>) -> HttpResponse<Body> {
-        let path = request.uri().path().to_string();
-        let method = path.strip_prefix(SERVICE).unwrap_or_default();
-        self.count(method);
-        match method {
-            "BidiWriteObject" => {
-                let mut grpc = Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-                grpc.streaming(Writes(self), request).await
-            }
-            "BidiReadObject" => Grpc::new(ProstCodec::default()).streaming(Reads(self), request).await,
-            "GetBucket" => unary(request, move |message: GetBucketRequest| self.bucket(message)).await,
-            "GetObject" => {
-                let get = move |message: GetObjectRequest| async move { self.get_object(&message) };
-                unary::<_, Object, _, _>(request, get).await
-            }
-            "ListObjects" => {
-                let list = move |message: ListObjectsRequest| async move { self.list(&message).await };
-                unary::<_, ListObjectsResponse, _, _>(request, list).await
-            }
-            "DeleteObject" => {
-                let delete = move |message: DeleteObjectRequest| async move { self.delete(&message).await };
-                unary::<_, Empty, _, _>(request, delete).await
-            }
-            _ => Status::unimplemented(format!("the emulator does not know {path}")).into_http(),
-        }
-    }
-
-    async fn bucket(self: Arc<Self>, message: GetBucketRequest) -> Result<Bucket, Status> {
-        self.check_bucket(&message.name)?;
-        let (location, location_type) = ("us-central1".into(), "zone".into());
-        let storage_class = self.options.class.clone();
-        Ok(Bucket { name: message.name, location, location_type, storage_class })
+        _ => Status::unimplemented(format!("the emulator does not know {path}")).into_http(),
     }
 }
 

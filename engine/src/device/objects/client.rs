@@ -5,6 +5,7 @@
 
 use super::request::{Failure, FailureKind, Listed, Reply, Request, RequestKind};
 use super::store::{Done, ObjectStore, Outcome, StoreFacts};
+#[cfg(any(feature = "s3", feature = "azure"))]
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::{Error, ErrorKind, Result};
@@ -118,6 +119,7 @@ pub(super) fn no_answer(error: &(dyn StdError + 'static)) -> (FailureKind, Strin
 }
 
 /// Returns how long ago, by the clock of this machine, the second `written` of the calendar was.
+#[cfg(any(feature = "s3", feature = "azure"))]
 pub(super) fn age_of(written: i64) -> Duration {
     let now = Clock::real().unix_seconds();
     Duration::from_secs(now.saturating_sub(u64::try_from(written).unwrap_or(0)))

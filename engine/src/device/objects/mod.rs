@@ -21,6 +21,7 @@ mod options;
 mod waiting;
 mod store;
 mod url;
+mod routed;
 mod probe;
 #[cfg(any(feature = "s3", feature = "azure", feature = "gcs"))]
 mod client;
@@ -30,7 +31,6 @@ mod s3;
 mod cloud;
 #[cfg(feature = "gcs-rapid")]
 pub mod rapid;
-mod routed;
 mod patience;
 mod body;
 mod frame;
@@ -73,7 +73,7 @@ pub use cloud::{CloudOptions, CloudStore};
 #[cfg(feature = "internals")]
 pub use directory::DirectoryStore;
 #[cfg(feature = "internals")]
-pub use open::connect;
+pub use open::{connect, explain_zonal};
 pub use open::{open_url, open_url_replacing, open_url_to_look};
 pub use options::Options;
 pub use page_cache::PageCache;

@@ -97,8 +97,30 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
         let facts = store.facts();
         return Ok(ObjectStorage::unprobed(store, facts, options));
     }
-    let facts = probe_to_open(&*store)?;
+    let facts = probe_to_open(&*store).map_err(|error| explain_zonal(url, error))?;
     Ok(ObjectStorage::new(store, facts, options))
+}
+
+/// Returns the error of a store that the probe of `url` refused with `error`: a zonal bucket takes
+/// none of the requests of other buckets.
+#[must_use]
+pub fn explain_zonal(url: &str, error: Error) -> Error {
+    let is_refusal = matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Unsupported);
+    #[cfg(feature = "gcs-rapid")]
+    if is_refusal
+        && let Ok(parsed) = ObjectUrl::parse(url)
+        && (parsed.scheme, &parsed.rest) == (Scheme::Google, &None)
+        && super::rapid::is_zonal(&parsed)
+    {
+        let what = format!(
+            "the bucket {} is zonal (class RAPID): it takes the log of a database, and nothing else",
+            parsed.bucket
+        );
+        let advice = format!("name a regional bucket for the rest: {parsed}?rest=gs://BUCKET/PREFIX");
+        return Error::new(ErrorKind::Unsupported, what).with_advice(advice);
+    }
+    let _ = (url, is_refusal);
+    error
 }
 
 /// Returns the storage of the database that a URL names, for people that look at it: it is only

@@ -98,3 +98,22 @@ fn version_is_the_first_unless_a_segment_needs_the_second() {
     first.segments.retain(|segment| segment.form != Form::Watched);
     assert_eq!(version(&first), 1);
 }
+
+#[test]
+fn generations_of_streams_are_kept_in_a_version_of_their_own() {
+    let mut body = body();
+    body.segments.push(SegmentEntry {
+        number: 11,
+        epoch: WriterEpoch(300),
+        form: Form::Streams,
+        objects: vec![6, 7],
+        generations: vec![1 << 50, 3],
+        accepted: None,
+    });
+    let bytes = body.encode();
+    assert_eq!(bytes[8..12], 5_u32.to_le_bytes());
+    assert_eq!(Body::decode(&bytes).expect("whole"), body);
+    let streams: Vec<_> =
+        body.segments[3].streams().map(|(id, generation)| (id.number, generation)).collect();
+    assert_eq!(streams, [(6, 1 << 50), (7, 3)]);
+}

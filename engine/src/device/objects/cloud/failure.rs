@@ -60,6 +60,7 @@ pub(super) fn refusal<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Ref
 
 /// Returns whether there was an answer that says that a range begins at the end of the object or
 /// behind it. Not all servers say so by a status: then the client finds it in the answer.
+#[cfg(feature = "azure")]
 pub(super) fn may_be_behind_the_end(error: &object_store::Error) -> bool {
     let causes = || std::iter::successors(Some(error as &(dyn StdError + 'static)), |&error| error.source());
     match refusal(error) {

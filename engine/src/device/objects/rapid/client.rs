@@ -18,6 +18,7 @@ use crate::base::{Error, Result};
 use bytes::{Bytes, BytesMut};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::unbounded_channel;
 use tonic::{Code, Status};
 
@@ -34,6 +35,8 @@ pub struct RapidStore {
     place: Place,
     url: ObjectUrl,
     options: CloudOptions,
+    /// The bucket's description says that it is zonal.
+    says_zonal: Arc<AtomicBool>,
 }
 
 /// The requests of one database.
@@ -72,26 +75,37 @@ impl RapidStore {
             threads: options.threads,
         };
         let lanes: Arc<Lanes> = Arc::default();
+        let says_zonal: Arc<AtomicBool> = Arc::default();
+        let zonal = says_zonal.clone();
         let shared = lanes.clone();
         let (own, options_of_own) = (url.clone(), options.clone());
         let (url, options) = (url.clone(), options.clone());
         let connect: Connect<Rapid> = Box::new(move || {
             let (url, options, lanes) = (url.clone(), options.clone(), shared.clone());
+            let zonal = zonal.clone();
             Box::pin(async move {
                 let connection = Connection::new(&url, &options)?;
                 connection.find_credentials().await.map_err(|error| {
                     let why = super::super::client::root(&error);
                     Error::invalid(format!("there are no credentials for {url}: {why}")).with_advice(ADVICE)
                 })?;
-                check_class(&url, &connection).await?;
+                if check_class(&url, &connection).await? {
+                    zonal.store(true, Ordering::Relaxed);
+                }
                 Ok(Rapid { connection, lanes })
             })
         });
         let client = Client::connect(facts, effort, ADVICE, connect)?;
         let facts = client.facts();
         let place = Place { bucket: facts.name, endpoint: facts.endpoint };
-        Ok(RapidStore { client, lanes, place, url: own, options: options_of_own })
+        Ok(RapidStore { client, lanes, place, url: own, options: options_of_own, says_zonal })
     }
+}
+
+/// Returns whether the description of a bucket says that it is zonal.
+pub fn is_zonal(url: &ObjectUrl) -> bool {
+    let store = RapidStore::connect(url, &CloudOptions::default());
+    store.is_ok_and(|store| store.says_zonal.load(Ordering::Relaxed))
 }
 
 impl ObjectStore for RapidStore {
@@ -115,8 +129,9 @@ impl ObjectStore for RapidStore {
     }
 }
 
-/// Refuses a bucket that says that it is not zonal. What it does not say, the probe finds out.
-async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<()> {
+/// Refuses a bucket that says that it is not zonal. Returns whether it says that it is; what it does
+/// not say, the probe finds out.
+async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<bool> {
     let message = GetBucketRequest { name: connection.bucket.clone() };
     let described = connection.unary("GetBucket", (RequestKind::Head, ""), message).await;
     let bucket: Bucket = match described {
@@ -126,10 +141,10 @@ async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<()> {
             return Err(Error::invalid(what).with_advice("create the bucket, or correct its name"));
         }
         // Without the permission, or at a time without an answer, the probe says more.
-        _ => return Ok(()),
+        _ => return Ok(false),
     };
     if bucket.storage_class.eq_ignore_ascii_case(RAPID_CLASS) {
-        return Ok(());
+        return Ok(true);
     }
     let what = format!(
         "the bucket {} is not zonal: its class is {}, and `rest=` needs the class {RAPID_CLASS}",

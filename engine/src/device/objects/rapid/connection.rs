@@ -25,8 +25,8 @@ const SERVER: &str = "https://storage.googleapis.com";
 /// A connection takes a limited number of streams, and each open lane has one.
 const CONNECTIONS: usize = 4;
 
-/// An idle connection is tried so often, and is lost without an answer for so long.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+/// A connection with an open stream is tried so often, and is lost without an answer for so long.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes that the service may send ahead.
@@ -76,7 +76,6 @@ impl Connection {
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE_MAX)
-            .keep_alive_while_idle(true)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES);
         if server.starts_with("https://") {

@@ -9,7 +9,7 @@ use super::messages::{
     AppendObjectSpec, BidiWriteHandle, BidiWriteObjectRequest, BidiWriteObjectResponse, ChecksummedData,
     FirstMessage, Object, WriteObjectSpec, WriteStatus,
 };
-use super::stream::{Command, State, Stream, length};
+use super::stream::{Command, Ended, Lane, State, Stream, length};
 use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -20,19 +20,6 @@ use tonic::Streaming;
 
 /// Redirects that are followed.
 const REDIRECTS_MAX: usize = 5;
-
-/// What streams of a lane leave to the next one.
-#[derive(Default)]
-pub(super) struct Lane {
-    /// Of the last answer: it names this writer.
-    pub handle: Option<BidiWriteHandle>,
-    /// Of the last redirect.
-    pub token: Option<String>,
-    /// The stream that is open.
-    pub commands: Option<UnboundedSender<Command>>,
-    /// Its number among the streams of this lane.
-    pub serial: u64,
-}
 
 /// How a stream begins.
 #[derive(Clone)]
@@ -71,13 +58,14 @@ impl Lanes {
     /// Hands an append to the open stream. Appends of one lane must be handed over in order.
     pub fn append(&self, place: &Place, name: &str, offset: u64, body: Bytes, done: Done) {
         let commands = self.of(name).lock().commands.clone();
-        let command = Command::Append { offset, body, done };
+        let command = Command::Append { offset, body, done: Ended::new(done) };
         let unsent = match commands {
             Some(commands) => commands.send(command).err().map(|unsent| unsent.0),
             None => Some(command),
         };
         if let Some(Command::Append { done, .. }) = unsent {
-            done(Err(place.say(FailureKind::Again, RequestKind::Append, name, "the object has no stream")));
+            let why = "the object has no stream";
+            done.call(Err(place.say(FailureKind::Again, RequestKind::Append, name, why)));
         }
     }
 
@@ -110,8 +98,14 @@ impl Lanes {
             Opening::Create(header) => header.clone(),
             _ => Bytes::new(),
         };
-        if matches!(opening, Opening::TakeOver(_)) {
-            lane.lock().handle = None;
+        match &opening {
+            Opening::TakeOver(_) => lane.lock().handle = None,
+            // Without a handle the open would take the object over.
+            Opening::Resume(_) if lane.lock().handle.is_none() => {
+                let why = "this client has no handle of the object";
+                return Err(connection.place.say(FailureKind::Refused, RequestKind::Open, name, why));
+            }
+            _ => {}
         }
         let mut redirects = 0;
         let mut begun = loop {

@@ -395,3 +395,6 @@ impl RpcStatus {
         M::decode(&any.value[..]).ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,6 @@ mod stream;
 mod lanes;
 mod client;
 
-pub use client::RapidStore;
+pub use client::{RapidStore, is_zonal};
 #[cfg(feature = "internals")]
 pub use messages::*;

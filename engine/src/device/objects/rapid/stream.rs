@@ -19,9 +19,9 @@ use super::super::client::Place;
 use super::super::request::{Failure, FailureKind, Reply, RequestKind, Version};
 use super::super::store::{Done, Outcome};
 use super::errors::failure;
-use super::lanes::Lane;
 use super::messages::{
-    BidiWriteObjectRequest, BidiWriteObjectResponse, ChecksummedData, DATA_BYTES_MAX, Object, WriteStatus,
+    BidiWriteHandle, BidiWriteObjectRequest, BidiWriteObjectResponse, ChecksummedData, DATA_BYTES_MAX,
+    Object, WriteStatus,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -42,18 +42,55 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A stream without appends ends after so long; the next append opens it again with its handle.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
+/// What streams of a lane leave to the next one.
+#[derive(Default)]
+pub(super) struct Lane {
+    /// Of the last answer: it names this writer.
+    pub handle: Option<BidiWriteHandle>,
+    /// Of the last redirect.
+    pub token: Option<String>,
+    /// The stream that is open.
+    pub commands: Option<UnboundedSender<Command>>,
+    /// Its number among the streams of this lane.
+    pub serial: u64,
+}
+
 /// What a lane's stream is to do.
 pub(super) enum Command {
     /// Adds bytes at the end of what was sent.
-    Append { offset: u64, body: Bytes, done: Done },
+    Append { offset: u64, body: Bytes, done: Ended },
     /// Ends the object for ever. Nothing may be pending.
     Finalize { len: u64, ended: oneshot::Sender<Outcome> },
+}
+
+/// Calls `done` exactly once, also if the client is closed before.
+pub(super) struct Ended(Option<Done>);
+
+impl Ended {
+    pub fn new(done: Done) -> Ended {
+        Ended(Some(done))
+    }
+
+    pub fn call(mut self, outcome: Outcome) {
+        if let Some(done) = self.0.take() {
+            done(outcome);
+        }
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.take() {
+            let what = "the client was closed before the answer to an append".into();
+            done(Err(Failure { kind: FailureKind::Unknown, what }));
+        }
+    }
 }
 
 /// An append that is not known to be durable.
 struct Sent {
     end: u64,
-    done: Done,
+    done: Ended,
 }
 
 /// See the module's text.
@@ -129,13 +166,13 @@ impl Stream {
             let _ = ended.send(Err(failure.clone()));
         }
         for sent in self.state.pending.drain(..) {
-            (sent.done)(Err(failure.clone()));
+            sent.done.call(Err(failure.clone()));
         }
         // What came too late to be sent.
         let unsent = self.say(FailureKind::Again, "the stream was lost before");
         while let Some(command) = self.commands.recv().await {
             match command {
-                Command::Append { done, .. } => done(Err(unsent.clone())),
+                Command::Append { done, .. } => done.call(Err(unsent.clone())),
                 Command::Finalize { ended, .. } => drop(ended.send(Err(unsent.clone()))),
             }
         }
@@ -186,7 +223,7 @@ impl Stream {
         match command {
             Command::Append { offset, done, .. } if offset != self.state.sent => {
                 let why = format!("the offset is {offset}, and {} bytes were sent", self.state.sent);
-                done(Err(self.say(FailureKind::Again, &why)));
+                done.call(Err(self.say(FailureKind::Again, &why)));
             }
             Command::Append { body, done, .. } => {
                 for start in (0..body.len()).step_by(DATA_BYTES_MAX) {
@@ -258,7 +295,7 @@ impl Stream {
         while self.state.pending.front().is_some_and(|sent| sent.end <= durable) {
             if let Some(sent) = self.state.pending.pop_front() {
                 let version = Some(Version(self.generation.to_string()));
-                (sent.done)(Ok(Reply { version, len: durable, ..Reply::default() }));
+                sent.done.call(Ok(Reply { version, len: durable, ..Reply::default() }));
             }
         }
         None

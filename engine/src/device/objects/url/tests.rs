@@ -109,3 +109,24 @@ fn a_list_of_urls_is_split_where_a_scheme_follows_a_comma() {
     assert!(error.contains("several buckets"), "{error}");
     assert_eq!(ObjectUrl::split("file:///a,b,s3://c/d,e"), ["file:///a,b", "s3://c/d,e"]);
 }
+
+#[test]
+fn rest_of_a_zonal_bucket_is_another_url() {
+    let url = ObjectUrl::parse("gs://zonal/a/b?rest=gs://regional/c").unwrap();
+    assert_eq!((url.scheme, &url.bucket[..], &url.prefix[..]), (Scheme::Google, "zonal", "a/b"));
+    let rest = url.rest.as_ref().unwrap();
+    assert_eq!((rest.scheme, &rest.bucket[..], &rest.prefix[..]), (Scheme::Google, "regional", "c"));
+    assert_eq!(url.to_string(), "gs://zonal/a/b?rest=gs://regional/c");
+    let local = ObjectUrl::parse("gs://zonal/a?rest=file:///tmp/x").unwrap();
+    assert_eq!(local.rest.unwrap().to_string(), "file:///tmp/x");
+    for (wrong, said) in [
+        ("gs://zonal/a?rest=gs://zonal/b", "names its own bucket"),
+        ("gs://zonal/a?rest=gs://b/c?rest=gs://d/e", "twice"),
+        ("gs://zonal/a?rest=b", "begins with a scheme"),
+        ("gs://zonal/a?other=b", "has a query"),
+        ("s3://bucket/a?rest=gs://b/c", "has a query"),
+    ] {
+        let error = ObjectUrl::parse(wrong).unwrap_err().to_string();
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+}
