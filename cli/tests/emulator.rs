@@ -29,7 +29,12 @@ impl Drop for Server {
 impl Server {
     /// Starts an emulator and waits until it listens.
     pub fn start(arguments: &[&str]) -> Server {
-        let arguments = [&["emulate", "s3", "--json"], arguments].concat();
+        Server::start_store("s3", arguments)
+    }
+
+    /// Starts an emulator of a store and waits until it listens.
+    pub fn start_store(store: &str, arguments: &[&str]) -> Server {
+        let arguments = [&["emulate", store, "--json"], arguments].concat();
         let mut child = quench(&arguments).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");

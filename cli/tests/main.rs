@@ -16,6 +16,7 @@ mod pipes;
 mod places;
 mod program;
 mod protocols;
+mod rapid;
 mod real_faults;
 mod servers;
 mod shell;

@@ -213,7 +213,7 @@ fn database_survives_its_close_and_its_kill() {
 }
 
 /// One fault at each step that it fits, at several moments: of the creation of lanes, of appends,
-/// of the end, of the takeover and of its publication. Nothing is lost, and the database goes on.
+/// of the end, of the takeover and of its publication. Nothing is lost, and the database continues.
 #[test]
 fn every_fault_at_every_step_loses_nothing() {
     let moments = if is_deep() { 12 } else { 3 };
@@ -333,7 +333,7 @@ fn takeovers_beside_a_living_writer_lose_nothing() {
     }
 }
 
-/// While the service is away, commits wait; when it is back, they go on.
+/// While the service is away, commits wait; when it is back, they continue.
 #[test]
 fn commits_wait_for_an_endpoint_that_is_away() {
     let (emulator, rest) = (start(RapidOptions::default()), SimulatedStore::new(4));

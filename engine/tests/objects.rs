@@ -343,8 +343,7 @@ fn torn_block_at_the_end_of_a_lane_is_its_end() {
 }
 
 fn torn(seed: u64) {
-    let (settings, store) =
-        (settings(Preset::PerTransaction).with(|s| s.logs = 1), store(seed, Kind::Streams));
+    let (settings, store) = (settings(PRESETS[seed as usize % PRESETS.len()]), store(seed, Kind::Streams));
     let (client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");
     // No stream is opened again, so the torn block stays where it is.

@@ -97,7 +97,7 @@ impl Appends {
                 let (late, first) = (Appends { shared, answers, token: None }, first.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep(LATE).await;
-                    // Nobody waits for the outcome.
+                    // No client waits for the outcome.
                     let _ = late.take_effect(&first);
                 });
                 Err(lost())
@@ -231,7 +231,7 @@ impl Appends {
             if objects.append(&own, offset, &data.content).is_ok()
                 && let Ok(end) = objects.end(&own)
             {
-                // It is late: nobody waits for the outcome.
+                // It is late: no client waits for the outcome.
                 let _ = objects.flush(&own, end);
             }
         });
@@ -286,7 +286,7 @@ impl Appends {
                 let (shared, own) = (self.shared.clone(), own.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep(LATE).await;
-                    // Nobody waits for the outcome.
+                    // No client waits for the outcome.
                     let _ = shared.objects().finalize(&own, offset);
                 });
                 return Err(lost());

@@ -72,7 +72,7 @@ impl FromStr for RapidLatency {
 /// A promise that the server breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RapidMistake {
-    /// A stream goes on when another one has taken its object over.
+    /// A stream continues when another one has taken its object over.
     NoRevocation,
     /// A finalized object takes appends.
     AppendsAfterFinalize,

@@ -131,7 +131,7 @@ detectors! {
     StreamNotFinalized: tests("engine", "objects::a_takeover_loses_nothing");
     StreamReadBeforeFinalize: tests("engine", "objects::a_takeover_loses_nothing");
     StreamResentWhole: tests("engine", "objects::requests_of_unknown_outcome");
-    StreamReportedUnflushed: tests("engine", "objects::a_crash_between_any_two_changes");
+    StreamReportedUnflushed: tests("engine", "objects::torn_block_at_the_end_of_a_lane_is_its_end");
     StreamUncut: tests("engine", "objects::torn_block_at_the_end_of_a_lane_is_its_end");
     OneBucketAcknowledges: tests("engine", "objects_several::a_writer_with_one_of_three_buckets_acknowledges_nothing");
     FirstRegisterTaken: tests("engine", "objects_several_rules::a_claim_takes_the_newest_manifest_of_a_writer");

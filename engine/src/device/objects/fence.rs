@@ -5,8 +5,8 @@
 //! below the fence is all that this writer may ever have acknowledged, so an object is read after
 //! its fence is confirmed (O13, O15).
 //!
-//! Where appends go over streams, a fence is no bytes: the object is taken over and finalized. So no
-//! writer ever sends data to the object of another, and no offset meets foreign bytes.
+//! Where appends go over streams, a fence is no bytes: the object is taken over and finalized. So
+//! no writer ever sends data to the object of another, and no offset meets foreign bytes.
 
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::frame::{Frame, FrameKind, is_fence};
@@ -102,9 +102,9 @@ fn fence_lane(store: &dyn ObjectStore, name: &str, fence: &Frame, most: Duration
     }
 }
 
-/// Takes a stream's object over and finalizes it, whatever its length then is. One that is finalized
-/// already needs no fence. Of another claimer or a zombie that takes the object over meanwhile, the
-/// manifest says which it is.
+/// Takes a stream's object over and finalizes it, whatever its length then is. An object that is
+/// finalized already needs no fence. If another writer takes the object over meanwhile, the
+/// manifest says whether that is a later claim.
 fn fence_stream(
     store: &dyn ObjectStore,
     (id, generation): (ObjectId, u64),

@@ -56,13 +56,13 @@ pub enum Request {
     },
     /// Opens the stream of an object that was created for appends, where appends go over streams.
     /// The reply has the bytes that are durable. Refused if the object is finalized, or if another
-    /// writer has taken it over and this one is to go on.
+    /// writer has taken it over and this one is to continue.
     Open {
         /// The name.
         name: String,
         /// The version that the object must have.
         version: Version,
-        /// This client becomes the only writer; otherwise it goes on as the writer that it was.
+        /// This client becomes the only writer; otherwise it continues as the writer that it was.
         takes_over: bool,
     },
     /// Ends an object whose stream is open, for ever: it never changes again. Nothing may be

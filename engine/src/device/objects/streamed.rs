@@ -75,6 +75,8 @@ struct Lane {
 #[derive(Default)]
 struct State {
     lanes: Vec<Lane>,
+    /// The lane whose turn it is.
+    next: usize,
     /// Writes of which the outcome was not reported yet.
     in_flight: usize,
     is_registered: bool,
@@ -225,12 +227,15 @@ impl StreamedSegment {
                 return (write.done)(Err(error));
             }
             state.in_flight += 1;
+            let (next, count) = (state.next, state.lanes.len().max(1));
+            state.next = (next + 1) % count;
             let lanes = state.lanes.iter_mut().enumerate();
-            // A lane that has lost its stream would make the block wait.
-            let Some((at, lane)) = lanes.min_by_key(|(_, lane)| (lane.failure.is_some(), lane.blocks.len()))
-            else {
-                return;
+            // A lane that has lost its stream would make the block wait. Of equal ones each has its
+            // turn, because a stream completes a limited number of flushes a second.
+            let key = |(at, lane): &(usize, &mut Lane)| {
+                (lane.failure.is_some(), lane.blocks.len(), (at + count - next) % count)
             };
+            let Some((at, lane)) = lanes.min_by_key(key) else { return };
             let (from, end) = (lane.end, lane.end + write.body.len() as u64);
             lane.end = end;
             lane.blocks.push_back(Block { from, end, write });

@@ -129,8 +129,8 @@ impl ObjectStore for RapidStore {
     }
 }
 
-/// Refuses a bucket that says that it is not zonal. Returns whether it says that it is; what it does
-/// not say, the probe finds out.
+/// Refuses a bucket that says that it is not zonal. Returns whether the bucket says that it is;
+/// what its description does not say, the probe finds out.
 async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<bool> {
     let message = GetBucketRequest { name: connection.bucket.clone() };
     let described = connection.unary("GetBucket", (RequestKind::Head, ""), message).await;

@@ -26,7 +26,7 @@ const REDIRECTS_MAX: usize = 5;
 pub(super) enum Opening {
     /// Creates the object with these bytes.
     Create(Bytes),
-    /// Goes on with the last handle.
+    /// Continues with the last handle.
     Resume(i64),
     /// Becomes the only writer.
     TakeOver(i64),

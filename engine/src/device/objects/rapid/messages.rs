@@ -129,7 +129,7 @@ pub struct AppendObjectSpec {
     /// Of a redirect.
     #[prost(string, optional, tag = "6")]
     pub routing_token: Option<String>,
-    /// Of an earlier answer: the same writer goes on. Without one, the stream takes over.
+    /// Of an earlier answer: the same writer continues. Without one, the stream takes over.
     #[prost(message, optional, tag = "7")]
     pub write_handle: Option<BidiWriteHandle>,
 }

@@ -1,3 +1,5 @@
+//! Unit tests of `routed`.
+
 use super::super::request::Condition;
 use super::super::simulated::SimulatedStore;
 use super::super::store::perform;

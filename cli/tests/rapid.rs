@@ -1,0 +1,94 @@
+//! `quench emulate gcs-rapid` as a process of its own, and databases with their log in it.
+
+use crate::emulator::Server;
+use crate::support::*;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+/// Returns the URL of a database with everything but the log in a directory.
+fn url(rest: &std::path::Path, name: &str) -> String {
+    format!("gs://quench-zonal/{name}?rest=file://{}/{name}", text(rest))
+}
+
+#[test]
+fn database_with_its_log_in_a_zonal_bucket() {
+    let (server, dir) = (Server::start_store("gcs-rapid", &[]), directory());
+    let url = url(dir.path(), "accounts");
+    server.run(&["put", &url, "t", "alice", "100"], 0);
+    assert_eq!(server.run(&["get", &url, "t", "alice"], 0), b"100\n");
+    server.run(&["put", &url, "t", "bob", "200"], 0);
+    server.run(&["verify", &url], 0);
+    let listed = String::from_utf8(server.run(&["objects", &url], 0)).expect("text");
+    assert!(listed.contains("(closed)") && listed.contains("lane 0"), "{listed}");
+    let here = std::fs::read_dir(dir.path().join("accounts")).expect("the rest is here");
+    let names: Vec<String> =
+        here.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.contains(&"manifest".to_string()) && !names.contains(&"log".to_string()), "{names:?}");
+    let probed = String::from_utf8(server.run(&["probe", &url, "--rounds", "2"], 0)).expect("text");
+    assert!(probed.contains("takes appends over streams"), "{probed}");
+}
+
+#[test]
+fn writers_are_killed_beside_faults_of_a_zonal_bucket() {
+    let faults = "before=0.01,after=0.01,torn=0.02,late=0.01,redirect=0.02,expire=0.03,throttle=0.01";
+    let (server, dir) = (Server::start_store("gcs-rapid", &["--faults", faults]), directory());
+    for (name, arguments) in
+        [("kills", &["--seconds", "6"][..]), ("rivals", &["--seconds", "6", "--rivals", "2"])]
+    {
+        let url = url(dir.path(), name);
+        let report = server.run(&[&["torture", &url, "--json"], arguments].concat(), 0);
+        let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!((&report["lost"], &report["violations"]), (&0.into(), &0.into()), "{report}");
+        assert!(report["acknowledged"].as_u64().is_some_and(|number| number > 0), "{report}");
+    }
+}
+
+/// A server that refuses each request, as a zonal bucket does those of the JSON interface.
+fn refusing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            // What it asks does not matter.
+            let _ = stream.read(&mut request);
+            let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
+}
+
+#[test]
+fn zonal_buckets_are_told_from_others() {
+    let (server, dir) = (Server::start_store("gcs-rapid", &[]), directory());
+    let refused = |place: &str| {
+        let mut command = server.quench(&["put", place, "t", "a", "1"]);
+        let output = command.env("STORAGE_EMULATOR_HOST", refusing()).output().expect("the program starts");
+        expect_code(&output, 2);
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let said = refused("gs://quench-zonal/a");
+    assert!(said.contains("is zonal") && said.contains("?rest=gs://BUCKET/PREFIX"), "{said}");
+    let rest = text(dir.path());
+    let said = refused(&format!("gs://no-such/a?rest=file://{rest}/a"));
+    assert!(said.contains("there is no bucket no-such"), "{said}");
+    let said = refused(&format!("gs://quench-zonal/a?rest=file://{rest}/a,s3://b/c"));
+    assert!(said.contains("cannot be one of several buckets"), "{said}");
+    let said = refused("gs://quench-zonal/a?rest=gs://quench-zonal/b");
+    assert!(said.contains("names its own bucket"), "{said}");
+    let server = Server::start_store("gcs-rapid", &["--mistake", "ignores-generation"]);
+    let output = server.run(&["put", &url(dir.path(), "b"), "t", "a", "1"], 2);
+    let said = String::from_utf8_lossy(&output);
+    assert!(said.contains("ignores the generation of a creation"), "{said}");
+    for (arguments, wanted) in [
+        (["--model", "s4"], "no model `s4`"),
+        (["--faults", "torn=2"], "between 0 and 1"),
+        (["--mistake", "all"], "no mistake `all`"),
+    ] {
+        let output = run(&[&["emulate", "gcs-rapid"][..], &arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(wanted), "{said}");
+    }
+}
