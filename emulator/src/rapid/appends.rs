@@ -12,9 +12,8 @@ use quenchdb::internals::device::objects::rapid::{
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
 /// Where answers go.
@@ -181,7 +180,7 @@ impl Appends {
                     Ok(Some(next)) => message = Some(next),
                     Ok(None) | Err(_) => return Ok(()),
                 },
-                () = tokio::time::sleep_until(due) => self.end_flush(own, flushes.pop_front(), &mut is_first)?,
+                () = self.shared.timer.until(due) => self.end_flush(own, flushes.pop_front(), &mut is_first)?,
                 () = revoked => {
                     self.shared.objects().of_stream(own)?;
                 }

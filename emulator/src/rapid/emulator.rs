@@ -35,7 +35,7 @@ impl RapidEmulator {
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", options.listen)))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(options));
+        let shared = Arc::new(Shared::new(options)?);
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("emulator").enable_all().build()?;
         let listener = {

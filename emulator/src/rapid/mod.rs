@@ -13,6 +13,7 @@
 mod faults;
 mod options;
 mod objects;
+mod timer;
 mod shared;
 mod appends;
 mod reads;

@@ -3,10 +3,12 @@
 use super::faults::{RapidFault, RapidFaults, RapidStep};
 use super::objects::Objects;
 use super::options::{RapidLatency, RapidMistake, RapidOptions};
+use super::timer::Timer;
 use quenchdb::internals::device::objects::rapid::{Bucket, GetBucketRequest};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::Status;
 
 /// What all requests share.
@@ -15,15 +17,19 @@ pub(super) struct Shared {
     pub options: RapidOptions,
     objects: Mutex<Objects>,
     random: Mutex<(fastrand::Rng, RapidFaults)>,
+    pub timer: Timer,
     /// Requests by method, and faults.
     counts: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Shared {
-    pub fn new(options: RapidOptions) -> Shared {
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn new(options: RapidOptions) -> io::Result<Shared> {
         let objects = Mutex::new(Objects::new(&options));
         let random = Mutex::new((fastrand::Rng::with_seed(options.seed), options.faults.clone()));
-        Shared { options, objects, random, counts: Mutex::default() }
+        let timer = Timer::start()?;
+        Ok(Shared { options, objects, random, timer, counts: Mutex::default() })
     }
 
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -96,7 +102,7 @@ impl Shared {
 
     pub async fn rest(&self, time: Duration) {
         if self.options.latency != RapidLatency::None {
-            tokio::time::sleep(time).await;
+            self.timer.until(Instant::now() + time).await;
         }
     }
 

@@ -6,7 +6,8 @@
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ObjectRequests {
-    /// Objects put: pages, manifests, and blocks of the log where a store takes no appends.
+    /// Objects put: pages, manifests, and blocks of the log where a store takes no appends. In a
+    /// zonal bucket also log objects opened and finalized.
     pub puts: u64,
     /// Blocks of the log appended.
     pub appends: u64,

@@ -7,6 +7,7 @@ use super::super::client::{ADVICE_BUCKET, Place, answer, classify_status, no_ans
 use super::super::request::{Failure, FailureKind, RequestKind};
 use super::super::url::ObjectUrl;
 use crate::base::Error;
+#[cfg(feature = "azure")]
 use object_store::client::HttpError;
 use std::error::Error as StdError;
 use std::fmt;

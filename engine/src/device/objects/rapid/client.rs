@@ -19,11 +19,15 @@ use bytes::{Bytes, BytesMut};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tonic::{Code, Status};
 
 /// Redirects that a read follows.
 const REDIRECTS_MAX: usize = 5;
+
+/// Time to read the description of the bucket.
+const DESCRIBE_MAX: Duration = Duration::from_secs(5);
 
 const ADVICE: &str = "set GOOGLE_APPLICATION_CREDENTIALS, or give the machine a service account";
 
@@ -133,10 +137,10 @@ impl ObjectStore for RapidStore {
 /// what its description does not say, the probe finds out.
 async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<bool> {
     let message = GetBucketRequest { name: connection.bucket.clone() };
-    let described = connection.unary("GetBucket", (RequestKind::Head, ""), message).await;
-    let bucket: Bucket = match described {
-        Ok(Ok(bucket)) => bucket,
-        Ok(Err(status)) if status.code() == Code::NotFound => {
+    let described = connection.unary("GetBucket", (RequestKind::Head, ""), message);
+    let bucket: Bucket = match tokio::time::timeout(DESCRIBE_MAX, described).await {
+        Ok(Ok(Ok(bucket))) => bucket,
+        Ok(Ok(Err(status))) if status.code() == Code::NotFound => {
             let what = format!("there is no bucket {}", url.bucket);
             return Err(Error::invalid(what).with_advice("create the bucket, or correct its name"));
         }

@@ -111,7 +111,13 @@ impl Lanes {
         let mut begun = loop {
             match begin(connection, name, &lane, &opening).await {
                 Ok(begun) => break begun,
-                Err(Stop::Failed(failure)) => return Err(failure),
+                Err(Stop::Failed(failure)) => {
+                    // The name is given up, unless this client has the object already.
+                    if matches!(opening, Opening::Create(_)) && lane.lock().commands.is_none() {
+                        self.forget(name);
+                    }
+                    return Err(failure);
+                }
                 Err(Stop::Redirected { handle, generation }) => {
                     redirects += 1;
                     if redirects > REDIRECTS_MAX {
