@@ -62,20 +62,21 @@ fn refusing() -> String {
 #[test]
 fn zonal_buckets_are_told_from_others() {
     let (server, dir) = (Server::start_store("gcs-rapid", &[]), directory());
-    let refused = |place: &str| {
-        let mut command = server.quench(&["put", place, "t", "a", "1"]);
+    let refused = |arguments: &[&str]| {
+        let mut command = server.quench(arguments);
         let output = command.env("STORAGE_EMULATOR_HOST", refusing()).output().expect("the program starts");
         expect_code(&output, 2);
         String::from_utf8(output.stderr).expect("text")
     };
-    let said = refused("gs://quench-zonal/a");
+    let said = refused(&["probe", "gs://quench-zonal/a"]);
     assert!(said.contains("is zonal") && said.contains("?rest=gs://BUCKET/PREFIX"), "{said}");
     let rest = text(dir.path());
-    let said = refused(&format!("gs://no-such/a?rest=file://{rest}/a"));
+    let put = |place: &str| refused(&["put", place, "t", "a", "1"]);
+    let said = put(&format!("gs://no-such/a?rest=file://{rest}/a"));
     assert!(said.contains("there is no bucket no-such"), "{said}");
-    let said = refused(&format!("gs://quench-zonal/a?rest=file://{rest}/a,s3://b/c"));
+    let said = put(&format!("gs://quench-zonal/a?rest=file://{rest}/a,s3://b/c"));
     assert!(said.contains("cannot be one of several buckets"), "{said}");
-    let said = refused("gs://quench-zonal/a?rest=gs://quench-zonal/b");
+    let said = put("gs://quench-zonal/a?rest=gs://quench-zonal/b");
     assert!(said.contains("names its own bucket"), "{said}");
     let server = Server::start_store("gcs-rapid", &["--mistake", "ignores-generation"]);
     let output = server.run(&["put", &url(dir.path(), "b"), "t", "a", "1"], 2);
