@@ -26,6 +26,10 @@ impl Bucket {
             Request::Append { name, offset, body, version } => {
                 Request::Append { name: inner(name), offset, body, version }
             }
+            Request::Open { name, version, takes_over } => {
+                Request::Open { name: inner(name), version, takes_over }
+            }
+            Request::Finalize { name, version, len } => Request::Finalize { name: inner(name), version, len },
             Request::Get { name, range } => Request::Get { name: inner(name), range },
             Request::Head { name } => Request::Head { name: inner(name) },
             Request::List { prefix } => Request::List { prefix: inner(prefix) },

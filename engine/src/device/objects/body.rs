@@ -16,7 +16,7 @@
 //! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
 //! | pages | varint | length of the file of pages |
 //! | files | varint count | each: path as bytes, length, epoch and name of its object, all varints |
-//! | fenced | varint count | in version 5 only; each: epoch, number, blocks, all varints |
+//! | fenced | varint count | in version 6 only; each: epoch, number, blocks, all varints |
 //! | contents | bytes | the engine's manifest; empty before the first one |
 //!
 //! Integers of a fixed length are little-endian. Version 3 is that of a bucket of several, and has
@@ -31,7 +31,7 @@ use bytes::Bytes;
 pub const MANIFEST_NAME: &str = "manifest";
 pub(super) const MAGIC: [u8; 8] = *b"QNCHOBJS";
 /// The version of a body whose segments all have the forms of the first version, and of others.
-const VERSIONS: [u32; 4] = [1, 2, 4, 5];
+const VERSIONS: [u32; 5] = [1, 2, 4, 5, 6];
 /// The version of the manifest in a bucket of several.
 pub(super) const SEVERAL_VERSION: u32 = 3;
 /// The form of a segment of several buckets of which it is decided what counts.
@@ -245,7 +245,7 @@ impl Body {
         let mut out = Vec::with_capacity(256 + self.runs.len() * 16 + self.contents.len());
         out.extend_from_slice(&MAGIC);
         let version = match &self.segments {
-            _ if !self.fenced.is_empty() => VERSIONS[3],
+            _ if !self.fenced.is_empty() => VERSIONS[4],
             segments if segments.iter().any(|segment| segment.accepted.is_some()) => VERSIONS[2],
             segments if segments.iter().any(|segment| segment.form == Form::Streams) => VERSIONS[3],
             segments if segments.iter().any(|segment| segment.form == Form::Watched) => VERSIONS[1],
@@ -297,7 +297,7 @@ impl Body {
             put_varint(&mut out, file.object.epoch.0);
             put_varint(&mut out, file.object.number);
         }
-        if version == VERSIONS[3] {
+        if version == VERSIONS[4] {
             put_varint(&mut out, self.fenced.len() as u64);
             for (id, blocks) in &self.fenced {
                 [id.epoch.0, id.number, *blocks].iter().for_each(|field| put_varint(&mut out, *field));
@@ -389,7 +389,7 @@ impl Body {
             files.push(FileEntry { path, len, object: ObjectId { epoch, number } });
         }
         let mut fenced = Vec::new();
-        for _ in 0..if version == VERSIONS[3] { reader.varint()? } else { 0 } {
+        for _ in 0..if version == VERSIONS[4] { reader.varint()? } else { 0 } {
             let (epoch, number) = (WriterEpoch(reader.varint()?), reader.varint()?);
             fenced.push((ObjectId { epoch, number }, reader.varint()?));
         }

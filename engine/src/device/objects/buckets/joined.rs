@@ -45,7 +45,11 @@ impl ObjectStore for Buckets {
             }
             Request::List { .. } => self.set.list(&request, done),
             Request::Delete { .. } => self.set.delete(&request, done),
-            Request::Put { .. } | Request::Create { .. } | Request::Append { .. } => {
+            Request::Put { .. }
+            | Request::Create { .. }
+            | Request::Append { .. }
+            | Request::Open { .. }
+            | Request::Finalize { .. } => {
                 let what = "several buckets take no conditional puts together".into();
                 done(Err(Failure { kind: FailureKind::Denied, what }));
             }
@@ -61,6 +65,7 @@ impl ObjectStore for Buckets {
             appends: false,
             parts_max: 0,
             appends_check_version: false,
+            streams: false,
         }
     }
 }
