@@ -200,7 +200,13 @@ fn open_several(
             let what = format!("the list of buckets names {name} twice");
             return Err(Error::invalid(what).with_advice("name each bucket once"));
         }
-        stores.push((name, connect_within(url, reads)?));
+        let store = connect_within(url, reads)?;
+        if store.facts().streams {
+            let what = format!("{name} is a zonal bucket, which cannot be one of several");
+            return Err(Error::new(ErrorKind::Unsupported, what)
+                .with_advice("use one zonal bucket alone, or several other ones"));
+        }
+        stores.push((name, store));
     }
     if !read_only {
         probe_majority(&stores)?;
