@@ -89,7 +89,7 @@ impl Machine {
         if self.clients.len() < 2 {
             return;
         }
-        let mut random = Random::from_seed(seed ^ 0x2007_e5);
+        let mut random = Random::from_seed(seed ^ 0x0020_07e5);
         let troubles = (0..random.below(4)).map(|_| {
             let zone = random.below(self.clients.len() as u64) as usize;
             let time = |random: &mut Random| Duration::from_micros(1 << random.below(20));
