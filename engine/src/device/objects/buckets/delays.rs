@@ -18,7 +18,6 @@ struct Queue {
     waiting: BTreeMap<(Nanos, u64), Weak<dyn Late>>,
     next: u64,
     has_thread: bool,
-    is_over: bool,
 }
 
 struct Shared {
@@ -27,8 +26,7 @@ struct Shared {
     clock: Clock,
 }
 
-/// Calls that are due later. The thread that makes them begins with the first, and ends when this
-/// is dropped.
+/// Calls that are due later. The thread that makes them lives as long as some are due.
 pub struct Delays(Arc<Shared>);
 
 impl std::fmt::Debug for Delays {
@@ -39,7 +37,7 @@ impl std::fmt::Debug for Delays {
 
 impl Drop for Delays {
     fn drop(&mut self) {
-        self.0.queue.lock().is_over = true;
+        self.0.queue.lock().waiting.clear();
         self.0.changed.notify_all();
     }
 }
@@ -77,21 +75,23 @@ impl Delays {
 }
 
 impl Shared {
-    /// Waits for a call that is due; `None` at the end.
+    /// Waits for a call that is due; `None` if none is left.
     fn next_late(&self) -> Option<Weak<dyn Late>> {
         loop {
             let (ticket, now) = (self.changed.ticket(), self.clock.now());
             let until = {
                 let mut queue = self.queue.lock();
-                if queue.is_over {
-                    return None;
-                }
                 match queue.waiting.first_key_value().map(|((at, _), _)| *at) {
                     Some(at) if at <= now => return queue.waiting.pop_first().map(|(_, late)| late),
-                    until => until,
+                    Some(at) => at,
+                    None => {
+                        // Under the same lock, so that the next call that is added starts another.
+                        queue.has_thread = false;
+                        return None;
+                    }
                 }
             };
-            self.changed.wait(ticket, until.map(|until| until.since(now)));
+            self.changed.wait(ticket, Some(until.since(now)));
         }
     }
 }

@@ -301,7 +301,8 @@ pub struct BidiReadObjectRedirectedError {
     pub routing_token: Option<String>,
 }
 
-/// Asks for the description of an object.
+/// Asks for the description of an object: only a server needs it.
+#[cfg(any(test, feature = "internals"))]
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct GetObjectRequest {
     /// `projects/_/buckets/NAME`.
