@@ -18,11 +18,10 @@
 
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::buckets::{Bucket, Buckets};
-use super::frame::is_fence;
+use super::fence::peek;
 use super::numbered::{NumberedSegment, block_name};
 use super::open_segment::{OpenSegment, Write, Writer, admit};
-use super::patience::{error_of, persist, place, read_all};
-use super::request::Request;
+use super::patience::{error_of, place, read_all};
 use super::segment_reader::Part;
 use super::waiting::wait_for_all;
 use crate::base::clock::{Clock, Nanos};
@@ -333,16 +332,10 @@ impl SpreadSegment {
         true
     }
 
-    /// Returns the blocks that a bucket has, without a gap.
-    fn prefix_in(&self, bucket: usize) -> Result<Vec<u64>> {
+    /// Returns the lengths of the blocks that a bucket has, without a gap.
+    fn prefix_in(self: &Arc<Self>, bucket: usize) -> Result<Vec<u64>> {
         let (store, patience) = (&*self.buckets.all()[bucket].store, self.writers[bucket].patience);
-        let prefix = format!("{}/", self.id.log_name());
-        let listed = persist(store, &Request::List { prefix: prefix.clone() }, patience)
-            .map_err(|failure| error_of(&failure, "the blocks of a bucket cannot be listed", &prefix))?
-            .listed;
-        let lens: BTreeMap<String, u64> = listed.into_iter().map(|block| (block.name, block.len)).collect();
-        let of_number = |number| lens.get(&block_name(self.id, number)).copied();
-        Ok((1..).map_while(of_number).take_while(|len| !is_fence(*len)).collect())
+        Ok(peek(store, &self.entry(0), patience)?.parts.iter().map(Part::len).collect())
     }
 
     /// Copies blocks to a bucket, from the others.

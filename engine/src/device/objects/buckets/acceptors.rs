@@ -617,7 +617,8 @@ impl Acceptors {
         Some(std::mem::replace(&mut members[at], new))
     }
 
-    /// Puts the register of a bucket that joins, in the place of what is left of an earlier one.
+    /// Puts the register of a bucket that joins. A register of this database that the bucket still
+    /// holds is replaced.
     fn create_register(&self, bucket: usize, id: u64, body: Body) -> Result<()> {
         let store = &*self.buckets.all()[bucket].store;
         let promised = Ballot { epoch: body.epoch, nonce: body.nonce };
