@@ -106,6 +106,20 @@ struct Slot {
 }
 
 impl Slot {
+    /// Has a proposal wait for the one that is under way. Of two that wait, the one with the newer
+    /// body stays: a repair puts a body again while the next one is on its way. Returns the other.
+    fn want(&mut self, proposal: Proposal) -> Option<Proposal> {
+        match &self.wanted {
+            Some(waiting) if waiting.body.generation > proposal.body.generation => Some(proposal),
+            _ => self.wanted.replace(proposal),
+        }
+    }
+
+    /// Returns whether a body waits that is newer than `body`.
+    fn wants_newer(&self, body: &Body) -> bool {
+        self.wanted.as_ref().is_some_and(|waiting| waiting.body.generation > body.generation)
+    }
+
     /// Notes what a bucket holds, unless another thread has put something newer there.
     fn keep(&mut self, record: Record, version: Option<Version>) {
         if record.turn() >= self.confirmed {
@@ -405,11 +419,8 @@ impl Acceptors {
         if votes.iter().flatten().any(|vote| matches!(vote, Vote::Later(_))) {
             return Some(Ok(Claimed::Later));
         }
-        let failure = votes.iter().flatten().find_map(|vote| match vote {
-            Vote::No(failure) | Vote::Unknown(failure) => Some(failure.clone()),
-            _ => None,
-        });
-        let failure = failure.unwrap_or_else(|| lost("too many of them were restored from a copy"));
+        let none = "too many of them were restored from a copy";
+        let failure = self.failure_of(votes).unwrap_or_else(|| lost(none));
         let what = format!("fewer than {quorum} of {} buckets can be claimed", votes.len());
         Some(Err(error_of(&failure, &what, MANIFEST_NAME)))
     }
@@ -443,11 +454,7 @@ impl Acceptors {
             }
             let is_unknown =
                 yes + missing > 0 || votes.iter().flatten().any(|vote| matches!(vote, Vote::Unknown(_)));
-            let failure = votes.iter().flatten().find_map(|vote| match vote {
-                Vote::No(failure) | Vote::Unknown(failure) => Some(failure.clone()),
-                _ => None,
-            });
-            let failure = failure.unwrap_or_else(|| lost("no bucket answers"));
+            let failure = self.failure_of(votes).unwrap_or_else(|| lost("no bucket answers"));
             let what = format!("the manifest was not put into {quorum} of {count} buckets");
             let error = error_of(&failure, &what, MANIFEST_NAME);
             Some(Err(if is_unknown {
@@ -458,13 +465,25 @@ impl Acceptors {
         })
     }
 
+    /// Returns what the buckets say that have not done what was asked.
+    fn failure_of(&self, votes: &[Option<Vote>]) -> Option<Failure> {
+        let failed = votes.iter().zip(self.buckets.all()).filter_map(|(vote, bucket)| match vote {
+            Some(Vote::No(failure) | Vote::Unknown(failure)) => {
+                Some((failure.kind, format!("{}: {}", bucket.name, failure.what)))
+            }
+            _ => None,
+        });
+        let (kinds, whats): (Vec<_>, Vec<_>) = failed.unzip();
+        kinds.first().map(|kind| Failure { kind: *kind, what: whats.join("; ") })
+    }
+
     /// Has a bucket accept a proposal, after the one that is under way there.
     fn propose(self: &Arc<Self>, bucket: usize, proposal: Proposal) {
         if let Standing::Excluded { why, .. } = self.buckets.all()[bucket].standing() {
             return proposal.round.vote(bucket, Vote::No(lost(&why)));
         }
         let mut slot = self.slots[bucket].lock();
-        if let Some(skipped) = slot.wanted.replace(proposal) {
+        if let Some(skipped) = slot.want(proposal) {
             skipped.round.vote(bucket, Vote::No(lost("a newer manifest followed")));
         }
         if std::mem::replace(&mut slot.is_busy, true) {
@@ -518,7 +537,7 @@ impl Acceptors {
             let own = record.own;
             Ok(Record { promised: *ballot, own, members: members.clone(), body: (**body).clone() })
         };
-        let may_wait = || self.slots[bucket].lock().wanted.is_none();
+        let may_wait = || !self.slots[bucket].lock().wants_newer(body);
         let vote = self.change(bucket, may_wait, change);
         if let Vote::Yes(record) = &vote {
             self.buckets.all()[bucket].count();
@@ -660,3 +679,6 @@ impl Acceptors {
         self.members.lock().clone()
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;
