@@ -6,9 +6,10 @@ use super::open::Progress;
 use super::place::{OtherStorage, Place};
 use super::snapshot::Snapshot;
 use super::table::Table;
+use super::table_types::check_types;
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Error, ErrorKind, Location, Result};
+use crate::base::{Csn, Error, ErrorKind, Location, Result, TableTypes};
 use crate::device::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Event, Mutex, Process, thread};
@@ -185,6 +186,15 @@ impl StandbySnapshot {
         self.view.names.get(name).cloned().ok_or_else(missing)
     }
 
+    /// Returns the table that was called `name`, which has these types, or none.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidArgument` if the table has other types.
+    pub(crate) fn table_with_types(&self, name: &str, types: &TableTypes) -> Result<Table> {
+        let table = self.table(name)?;
+        check_types(&table, types).map(|()| table)
+    }
+
     /// Returns the names of all tables, in order.
     #[must_use]
     pub fn tables(&self) -> Vec<String> {
@@ -216,8 +226,8 @@ impl Builder {
     /// [`Standby::promote`].
     ///
     /// # Errors
-    /// `NotFound` if there is no database; `Unsupported` if it is in several buckets or has a
-    /// memory-mapped log; `InvalidArgument` for settings, and for a
+    /// `NotFound` if there is no database; `Unsupported` if it has a memory-mapped log;
+    /// `InvalidArgument` for settings, for a list of buckets that are not those of the database, and for a
     /// [`copy_directory`](Builder::copy_directory) with something else; `Busy` if checkpoints come
     /// faster than one can be kept, or another process keeps the copy; `Corruption` with the place;
     /// I/O.
@@ -378,8 +388,9 @@ impl Standby {
     }
 
     /// Ends the standby, and opens the database for writing with the settings of the standby. In a
-    /// store of objects the writer before is ended, if it is still alive: its next commit fails
-    /// with [`Fenced`](ErrorKind::Fenced). Everything that it has acknowledged is there, and
+    /// store of objects the writer before is ended, if it is still alive. Its commits that are in
+    /// flight then end as [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) or
+    /// [`Fenced`](ErrorKind::Fenced), and all later ones as `Fenced`. Everything that it has acknowledged is there, and
     /// everything that this standby has shown.
     ///
     /// In a store of objects recovery takes over the pages of the copy

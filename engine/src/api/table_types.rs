@@ -125,7 +125,7 @@ impl Database {
 }
 
 /// Compares the types of a table with those with which it is opened.
-fn check_types(table: &Table, types: &TableTypes) -> Result<()> {
+pub(super) fn check_types(table: &Table, types: &TableTypes) -> Result<()> {
     match table.types() {
         Some(own) if !own.opens_as(types) => {
             let what = format!(

@@ -19,7 +19,7 @@ use super::multimap::Multimap;
 use super::range::decode_value;
 use super::table::{Shared, TypedTable};
 use super::value::Value;
-use crate::api::{Database, INDEX_LIST, ListedIndex, Table, TransactionOptions};
+use crate::api::{Database, INDEX_LIST, ListedIndex, StandbySnapshot, Table, TransactionOptions};
 use crate::base::settings::Durability;
 use crate::base::{Error, ErrorKind, Location, Result, TableKind, TableTypes};
 use crate::transaction::{Isolation, LockMode, Locking};
@@ -51,6 +51,58 @@ fn listed_names(db: &Database, table: &Table) -> Result<Vec<String>> {
     let snapshot = db.begin_read()?;
     let rows = snapshot.prefix(&list, table.id().to_be_bytes());
     rows.map(|row| ListedIndex::of_key(&row?.0).map(|(_, name)| name.to_string())).collect()
+}
+
+impl StandbySnapshot {
+    /// Returns the table that was called `name` at the CSN of the snapshot, with types. The handle
+    /// is for snapshots of this standby only, and is to be taken from each of them.
+    ///
+    /// ```
+    /// use quenchdb::{Database, TypedTable};
+    ///
+    /// # fn main() -> quenchdb::Result<()> {
+    /// # let directory = tempfile::tempdir().expect("a directory for temporary files");
+    /// # let path = directory.path().join("db");
+    /// let db = Database::open(&path)?;
+    /// let ages: TypedTable<String, u64> = db.typed_table("ages")?;
+    /// let standby = Database::builder().open_standby(&path)?;
+    ///
+    /// let mut tx = db.begin()?;
+    /// ages.insert(&mut tx, "alice", &42)?;
+    /// let csn = tx.commit()?;
+    /// assert!(standby.wait_for(csn, std::time::Duration::from_secs(10))?);
+    /// let snapshot = standby.snapshot()?;
+    /// let ages: TypedTable<String, u64> = snapshot.typed_table("ages")?;
+    /// assert_eq!(ages.get(&*snapshot, "alice")?, Some(42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidArgument` if the table has other types.
+    pub fn typed_table<K: Key, V: Value + 'static>(&self, name: &str) -> Result<TypedTable<K, V>> {
+        self.open_with_types(name, &TableTypes::table::<K, V>()?)
+    }
+
+    /// Returns the multimap that was called `name`. Otherwise as [`StandbySnapshot::typed_table`].
+    ///
+    /// # Errors
+    /// As [`StandbySnapshot::typed_table`].
+    pub fn multimap<K: Key, V: Key>(&self, name: &str) -> Result<Multimap<K, V>> {
+        let types = TableTypes::multimap::<K, V>()?;
+        self.open_with_types(name, &types).map(|pairs| Multimap { pairs })
+    }
+
+    /// Nothing changes the rows, so no index is missing.
+    fn open_with_types<K: Key, V: Value + 'static>(
+        &self,
+        name: &str,
+        types: &TableTypes,
+    ) -> Result<TypedTable<K, V>> {
+        let table = self.table_with_types(name, types)?;
+        let shared = Arc::new(Shared { table, indexes: Indexes::<V>::new(Vec::new()) });
+        Ok(TypedTable { shared, keys: PhantomData })
+    }
 }
 
 impl Database {
