@@ -4,7 +4,9 @@
 //!    and stay so.
 //! 2. They fit if the newest manifest of the database has the checkpoint that the copy began with:
 //!    then a page that the copy has not written is the page of that checkpoint.
-//! 3. Tables must be those of the checkpoint, because a copy may number and call others otherwise.
+//! 3. A promotion needs about 64 bytes for each page for a moment: three lists and a set. With pages
+//!    of 4 KiB that is 16 MiB for each GiB of the database. What stays is [`AdoptedPages`].
+//! 4. Tables must be those of the checkpoint, because a copy may number and call others otherwise.
 //!    The log of a database with change history is needed as a whole.
 
 use super::copy::{Copy, FollowingCopy};
@@ -17,7 +19,6 @@ use crate::log::ReadLog;
 use crate::recovery::Applied;
 use crate::store::{BlockRef, HeldBlocks, Manifest, PageStore};
 use crate::sync::{Mutex, thread};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The pages of a copy at one CSN.
@@ -88,11 +89,13 @@ fn fit(
     if !is_same || manifest.clean || manifest.epoch != log.epoch || pages.catalog.is_empty() {
         return Ok(None);
     }
-    let stored: BTreeMap<PageId, BlockRef> = store.references().into_iter().collect();
+    // Both are ascending.
+    let mut stored = store.references().into_iter().peekable();
     let page_bytes = store.page_bytes() as u64;
     let differs = |(page, image): &(PageId, BlockRef)| {
+        while stored.next_if(|(before, _)| before < page).is_some() {}
         let at = image.block().0 * page_bytes;
-        stored.get(page) != Some(image) || overlay.is_written(at..at + page_bytes)
+        stored.peek() != Some(&(*page, *image)) || overlay.is_written(at..at + page_bytes)
     };
     let adopted = pages.images.iter().copied().filter(differs).collect();
     let adopted = AdoptedPages::new(copy.db.inner.store.clone(), pages.held, adopted);
