@@ -194,6 +194,53 @@ fn a_forked_child_is_refused_every_call_and_drops_nothing() {
     });
 }
 
+#[test]
+fn a_forked_child_is_refused_every_call_of_a_standby() {
+    in_own_process(module_path!(), "a_forked_child_is_refused_every_call_of_a_standby", || {
+        let directory = tempfile::tempdir().expect("space");
+        let path = directory.path().join("db");
+        let db = builder().open(&path).expect("opens");
+        let table = db.create_table("t").expect("new");
+        let follow = || Database::builder().memory_bytes(4 << 20).open_standby(&path).expect("a database");
+        let mut standby = Some(follow());
+        let wait = |standby: &quenchdb::Standby| {
+            let newest = db.begin_read().expect("free").csn();
+            assert!(standby.wait_for(newest, Duration::from_secs(60)).expect("follows"));
+        };
+        for round in 0..20 {
+            put(&db, &table, &round.to_string());
+            wait(standby.as_ref().expect("there"));
+            let mut snapshot = standby.as_ref().and_then(|standby| standby.snapshot().ok());
+            std::thread::sleep(Duration::from_millis(round % 5));
+            Child::fork(|| {
+                let (standby, snapshot) = (standby.take().expect("there"), snapshot.take().expect("free"));
+                assert_refused(standby.snapshot());
+                assert_refused(standby.wait_for(Csn(1), Duration::ZERO));
+                assert_eq!((standby.csn(), standby.statistics().csn), (Csn::ZERO, Csn::ZERO));
+                let of_then = snapshot.table("t").expect("the names are in memory");
+                assert_refused(snapshot.get(&of_then, "0"));
+                drop(snapshot);
+                match round % 3 {
+                    0 => assert_refused(standby.promote()),
+                    1 => standby.close(),
+                    _ => drop(standby),
+                }
+            })
+            .wait();
+            // Nothing that the child has dropped was the parent's.
+            let snapshot = snapshot.expect("free");
+            let of_then = snapshot.table("t").expect("is there");
+            assert_eq!(snapshot.range(&of_then, ..).count(), round as usize + 1);
+        }
+        put(&db, &table, "last");
+        wait(standby.as_ref().expect("there"));
+        db.close().expect("closes");
+        let promoted = standby.take().expect("there").promote().expect("the writer is gone");
+        assert_eq!(rows(&promoted, "t").len(), 21);
+        assert!(promoted.verify(None).expect("works").problems.is_empty());
+    });
+}
+
 /// Changes, reads and renames until `stop`, so that locks of all kinds are held now and then.
 fn be_busy(db: &Database, own: usize, stop: &AtomicBool) {
     let table = db.table_or_create(&format!("table {own}")).expect("works");

@@ -409,6 +409,40 @@ fn take_over(seed: u64, kind: Kind, takeovers: u32) {
     db.close().expect("no fault");
 }
 
+/// One of two standbys is promoted: the other one follows the new writer.
+#[test]
+fn a_second_standby_follows_the_writer_that_was_promoted() {
+    in_time("two standbys", 120, || {
+        for (seed, kind) in (0..).zip(Kind::ALL) {
+            let (settings, store) = (settings(Preset::Auto), store(30 + seed, kind));
+            let (client, db) = open(&settings, &store).expect("opens");
+            let mut primary = Primary::new(db, seed);
+            (0..30).for_each(|_| primary.step());
+            let (first, second) = (standby(&store, &settings), standby(&store, &settings));
+            (0..20).for_each(|_| primary.step());
+            if seed % 2 == 0 {
+                client.stop();
+            }
+            primary.db = first.promote().expect("is there");
+            primary.note();
+            let last = second.csn();
+            (0..40).for_each(|_| primary.step());
+            assert!(
+                second.wait_for(primary.newest(), PATIENCE).expect("follows"),
+                "{:?}",
+                second.statistics()
+            );
+            let snapshot = second.snapshot().expect("free");
+            assert!(snapshot.csn() >= last);
+            primary.check(&snapshot, "the second one");
+            let again = second.promote().expect("is there");
+            assert!(crate::support::content(&again) == without_marks(&primary.model), "promoted, too");
+            let error = primary.db.create_table("late").expect_err("it was ended");
+            assert!(matches!(error.kind(), ErrorKind::Fenced | ErrorKind::OutcomeUnknown), "{error}");
+        }
+    });
+}
+
 fn number_of_checkpoint(acknowledged: &AtomicU32) -> bool {
     acknowledged.load(Ordering::SeqCst).is_multiple_of(40)
 }
