@@ -77,6 +77,32 @@ fn follow_prints_the_csn_of_another_process() {
 }
 
 #[test]
+fn follow_shows_a_database_in_several_buckets() {
+    let server = Server::start(&[]);
+    let urls = ["one", "two", "three"].map(|prefix| format!("s3://quench/{prefix}"));
+    let url = urls.join(",");
+    server.run(&["put", &url, "t", "alice", "100"], 0);
+    let arguments = ["follow", &url, "--json", "--every", "0.1"];
+    let mut child = Killed(server.quench(&arguments).stdout(Stdio::piped()).spawn().expect("starts"));
+    let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines();
+    let mut next = || json_of(&lines.next().expect("a line").expect("text"));
+    let first = next()["csn"].as_u64().expect("a CSN");
+    for number in 0..3 {
+        server.run(&["put", &url, "t", &format!("key {number}"), "1"], 0);
+    }
+    let begun = Instant::now();
+    loop {
+        let line = next();
+        if line["csn"].as_u64().is_some_and(|csn| csn >= first + 3) && line["lag_csns"] == 0 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{line}");
+    }
+    let said = server.run(&["follow", &urls[..2].join(",")], 2);
+    assert!(String::from_utf8_lossy(&said).contains("other buckets"), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
 fn follow_keeps_a_copy_of_a_directory_up_to_date() {
     let server = Server::start(&[]);
     let dir = directory();

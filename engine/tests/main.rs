@@ -73,6 +73,7 @@ mod standby;
 mod standby_directory;
 mod standby_kept;
 mod standby_promotion;
+mod standby_several;
 mod stealing;
 mod table_types;
 mod thread_churn;

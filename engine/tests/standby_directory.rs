@@ -295,3 +295,67 @@ fn a_standby_of_a_directory_outlives_closes_and_new_tables() {
         }
     });
 }
+
+#[test]
+fn nothing_new_is_shown_while_the_lock_names_another_epoch() {
+    in_time("another epoch", 60, || {
+        let directory = tempfile::tempdir().expect("space");
+        let path = directory.path().join("db");
+        let db = builder(1).open(&path).expect("new");
+        let table = db.create_table("t").expect("new");
+        let add = |key: &str| {
+            let mut tx = db.begin().expect("free");
+            tx.insert(&table, key, b"x").expect("alone");
+            tx.commit().expect("no fault")
+        };
+        let standby = follow(&path);
+        assert!(standby.wait_for(add("before"), PATIENCE).expect("follows"));
+        // As a process that begins to recover the database does first.
+        let (lock, shown) = (path.join("LOCK"), standby.csn());
+        let note = std::fs::read(&lock).expect("is there");
+        std::fs::write(&lock, "1\n").expect("space");
+        let csn = add("meanwhile");
+        assert!(!standby.wait_for(csn, Duration::from_millis(600)).expect("follows"));
+        assert_eq!(standby.csn(), shown, "the block may be one that the recovery has not read");
+        std::fs::write(&lock, note).expect("space");
+        add("after");
+        db.close().expect("no fault");
+        let db = builder(1).open(&path).expect("is there");
+        let newest = db.begin_read().expect("free").csn();
+        assert!(standby.wait_for(newest, PATIENCE).expect("follows"), "{:?}", standby.statistics());
+        let snapshot = standby.snapshot().expect("free");
+        assert_eq!(snapshot.range(&snapshot.table("t").expect("is there"), ..).count(), 3);
+    });
+}
+
+#[test]
+fn tables_with_types_are_read_from_snapshots_of_a_standby() {
+    in_time("types", 60, || {
+        let directory = tempfile::tempdir().expect("space");
+        let path = directory.path().join("db");
+        let db = builder(1).open(&path).expect("new");
+        let ages = db.typed_table::<String, u64>("ages").expect("new");
+        let pairs = db.multimap::<String, u64>("pairs").expect("new");
+        let standby = follow(&path);
+        let mut tx = db.begin().expect("free");
+        ages.insert(&mut tx, "alice", &42).expect("alone");
+        pairs.insert(&mut tx, "a", 1).expect("alone");
+        pairs.insert(&mut tx, "a", 2).expect("alone");
+        assert!(standby.wait_for(tx.commit().expect("no fault"), PATIENCE).expect("follows"));
+        let snapshot = standby.snapshot().expect("free");
+        let ages = snapshot.typed_table::<String, u64>("ages").expect("its types");
+        assert_eq!(ages.get(&*snapshot, "alice").expect("readable"), Some(42));
+        let pairs = snapshot.multimap::<String, u64>("pairs").expect("its types");
+        assert_eq!(pairs.get(&*snapshot, "a").count(), 2);
+        let kind = |result: quenchdb::Result<_>| result.map(drop).expect_err("refused").kind();
+        assert_eq!(kind(snapshot.typed_table::<u64, u64>("ages").map(drop)), ErrorKind::InvalidArgument);
+        assert_eq!(kind(snapshot.typed_table::<String, u64>("none").map(drop)), ErrorKind::NotFound);
+        db.rename_table("ages", "years").expect("is there");
+        let csn = db.begin_read().expect("free").csn();
+        assert!(standby.wait_for(csn, PATIENCE).expect("follows"));
+        let later = standby.snapshot().expect("free");
+        let years = later.typed_table::<String, u64>("years").expect("renamed with its types");
+        assert_eq!(years.get(&*later, "alice").expect("readable"), Some(42));
+        assert_eq!(ages.get(&*snapshot, "alice").expect("readable"), Some(42), "as it was called then");
+    });
+}

@@ -6,6 +6,7 @@ use crate::standby::{PATIENCE, Primary, standby, without_marks};
 use crate::support::{content, in_time};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::objects::simulated::{SimulatedStore, StoreOptions};
 use quenchdb::{Database, Preset, Settings};
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,65 @@ fn change_if_open(primary: &mut Primary, steps: u64) {
     if primary.db.begin().is_ok() {
         change(primary, steps);
     }
+}
+
+/// CSNs that an earlier recovery has found missing, above the checkpoint and below what the standby
+/// shows, are no loss for the recovery after a promotion.
+#[test]
+fn what_a_recovery_discarded_stays_so_after_a_promotion() {
+    in_time("discarded transactions", 300, || {
+        let adopted = (0..depth(400)).filter(|seed| promote_above_discarded(*seed)).count();
+        assert!(adopted > 0, "no promotion took pages over");
+    });
+}
+
+/// Kills a writer with two logs at work, opens the database without a checkpoint, and promotes a
+/// standby. Returns whether pages were taken over.
+fn promote_above_discarded(seed: u64) -> bool {
+    let context = format!("seed {seed}");
+    let settings = settings(Preset::Autonomous).with(|s| s.lab.checkpoint_log_bytes = 0);
+    let latency = Duration::from_micros(500);
+    let appends = seed % 2 == 0;
+    let store = SimulatedStore::with(StoreOptions { latency, appends, ..StoreOptions::new(100 + seed) });
+    let (client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    db.checkpoint().expect("no fault");
+    let writers: Vec<_> = (0..4_u64)
+        .map(|writer| {
+            let (db, table) = (db.clone(), table.clone());
+            std::thread::spawn(move || {
+                for row in 0.. {
+                    let Ok(mut tx) = db.begin() else { return };
+                    let key = [writer.to_be_bytes(), u64::to_be_bytes(row)].concat();
+                    if tx.insert(&table, key, vec![7; 200]).is_err() || tx.commit().is_err() {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(10 + seed % 20));
+    client.stop();
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    drop((table, db));
+    store.lose_late();
+    let (client, db) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let standby = standby(&store, &settings);
+    let table = db.table("t").expect("is there");
+    db.transact(|tx| tx.insert(&table, "last", "x")).expect("no fault");
+    let newest = db.begin_read().expect("free").csn();
+    assert!(standby.wait_for(newest, PATIENCE).expect("follows"), "{context}: {:?}", standby.statistics());
+    let expected = content(&db);
+    client.stop();
+    drop((table, db));
+    let promoted = standby.promote().unwrap_or_else(|error| panic!("{context}: {error}"));
+    let adopted = promoted.recovery().adopted_pages > 0;
+    assert!(content(&promoted) == expected, "{context}: promoted");
+    // No checkpoint: the next recovery begins at that of the first writer.
+    let (_, again) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(content(&again) == expected, "{context}: opened again");
+    verify(&again, &context);
+    adopted
 }
 
 #[test]

@@ -167,6 +167,7 @@ bugs! {
     OldBucketCounted "old-bucket-counted" "objects" "A bucket that was restored from an old copy is counted." "O35";
     JoinedEmpty "joined-empty" "objects" "A bucket that was emptied joins before it has everything." "O35";
     FencesForgotten "fences-forgotten" "objects" "A bucket that joins does not get the fences of ended writers." "O37";
+    MinorityFollowed "minority-followed" "objects" "A follower believes a block that one of several buckets has." "O38";
     PinIgnored "pin-ignored" "device" "A writer deletes extents that the pin of a reader keeps." "O27";
     PinNotChecked "pin-not-checked" "device" "A reader does not read the manifest again after it has put its pin." "O27";
 
@@ -212,6 +213,10 @@ bugs! {
     RedoSkipsFirst "redo-skips-first" "recovery" "Recovery assumes that the checkpoint contains the first transaction above it." "select 4";
     RedoOutOfOrder "redo-out-of-order" "recovery" "Changes of one row are replayed in the wrong order." "redo";
     CleanMarkKept "clean-mark-kept" "recovery" "An open for writing keeps the mark of a clean close." "recovery 1";
+    PromotedEndForgotten "promoted-end-forgotten" "recovery" "A promotion does not accept the ends of logs that the standby has read." "applied 1";
+    PromotedVoidForgotten "promoted-void-forgotten" "recovery" "A promotion forgets void CSNs between the checkpoint and what the standby shows." "applied 2";
+
+    FollowedUnlocked "followed-unlocked" "feed" "A standby of a directory does not look which process has the lock." "I9";
 
     IncrementMissesPage "increment-misses-page" "backup" "An increment leaves out the first changed page." "backup";
     BackupHoldsNothing "backup-holds-nothing" "backup" "Blocks are reused while a backup copies them." "I8, F1";

@@ -141,7 +141,9 @@ impl LogTail {
             );
             return Err(Error::invalid(what).with_advice("open the standby again to follow that one"));
         }
-        let is_other = manifest.generation != self.manifest.generation;
+        // In several buckets a manifest that was read may have been discarded by a later one of its
+        // generation.
+        let is_other = manifest != self.manifest;
         if is_other {
             self.assembler.set_epochs(Arc::new(CountedEpochs::of(&manifest)));
             self.assembler.forget_chunks(manifest.covered, manifest.checkpoint);

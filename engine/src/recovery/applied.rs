@@ -19,6 +19,7 @@
 //! 4. Nothing up to S is appended again. In a store of objects what was found is durable.
 
 use super::select::{Decided, Selection};
+use crate::base::planted::{self, Bug};
 use crate::base::{PageId, Result};
 use crate::checkpoint::{AdoptedPages, StoredCatalog, decode_catalog};
 use crate::log::{ReadLog, ScannedSegment, Segment};
@@ -62,14 +63,16 @@ impl Applied {
     /// Rules 1 and 2: returns the entry of the epoch that was running.
     pub(super) fn entry(&self, selection: &Selection, manifest: &Manifest) -> EpochEntry {
         let mut entry = selection.entry(&Decided::of(manifest));
-        for (log, sequence) in &self.log.ends {
+        for (log, sequence) in self.log.ends.iter().filter(|_| !planted::is(Bug::PromotedEndForgotten)) {
             match entry.accepted.iter_mut().find(|end| end.log == *log) {
                 Some(end) => end.sequence = end.sequence.max(*sequence),
                 None => entry.accepted.push(AcceptedEnd { log: *log, sequence: *sequence }),
             }
         }
         entry.accepted.sort_by_key(|end| end.log);
-        entry.voids = entry.voids.union(&manifest.voids().above(manifest.checkpoint));
+        if !planted::is(Bug::PromotedVoidForgotten) {
+            entry.voids = entry.voids.union(&manifest.voids().above(manifest.checkpoint));
+        }
         entry
     }
 

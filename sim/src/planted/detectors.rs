@@ -145,6 +145,7 @@ detectors! {
     OldBucketCounted: tests("engine", "objects_several_rules::an_old_bucket_beside_a_missing_one_is_refused");
     JoinedEmpty: tests("engine", "objects_several_repair::an_emptied_bucket_is_filled_and_counts_again");
     FencesForgotten: tests("engine", "objects_several_repair::a_writer_that_was_ended_reports_nothing_after_repairs");
+    MinorityFollowed: tests("engine", "standby_several::a_block_of_a_minority_is_not_shown");
     PinIgnored: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
     PinNotChecked: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
 
@@ -190,6 +191,10 @@ detectors! {
     RedoSkipsFirst: tests("lib", "recovery::select"), SEEDS;
     RedoOutOfOrder: tests("lib", "recovery::redo"), SEEDS;
     CleanMarkKept: SEEDS;
+    PromotedEndForgotten: tests("engine", "standby_promotion::a_promotion_continues_from_what_was_applied");
+    PromotedVoidForgotten: tests("engine", "standby_promotion::what_a_recovery_discarded_stays_so_after_a_promotion");
+
+    FollowedUnlocked: tests("engine", "standby_directory::nothing_new_is_shown_while_the_lock_names_another_epoch");
 
     IncrementMissesPage: tests("engine", "backup::every_increment_of_a_chain_restores_its_moment");
     BackupHoldsNothing: tests("lib", "store::tests::free");

@@ -154,7 +154,7 @@ impl FollowingCopy {
         // Read again: a checkpoint that was copied is not newer.
         let manifest = ManifestFile::read_beside_writer(&**storage).map_err(no_database)?;
         let log = match storage.pins() {
-            Some(_) => TailLog::Objects(storage.followed_log().ok_or_else(in_several)?),
+            Some(_) => TailLog::Objects(storage.followed_log().ok_or_else(not_followed)?),
             None => TailLog::Directory(DirectoryLog::new(storage.clone(), &manifest)?),
         };
         let mut tables = Tables::resume(&db, &notes.ids, kept::NOTES)?;
@@ -177,7 +177,7 @@ impl FollowingCopy {
     fn open_scratch(storage: &Arc<dyn Storage>, options: &CopyOptions) -> Result<FollowingCopy> {
         let (view, base, log, reader) = match storage.pins() {
             Some(pins) => {
-                let log = storage.followed_log().ok_or_else(in_several)?;
+                let log = storage.followed_log().ok_or_else(not_followed)?;
                 let view = pins.hold().map_err(no_database)?;
                 let (_, base) = ManifestFile::open(&*view, true).map_err(no_database)?;
                 (view, base, TailLog::Objects(log), None)
@@ -364,9 +364,8 @@ impl FollowingCopy {
     }
 }
 
-/// What one bucket has of the log may not be in a majority, and may still be lost.
-fn in_several() -> Error {
-    let what = "a database in several buckets cannot be followed";
+fn not_followed() -> Error {
+    let what = "a database in a storage of this kind cannot be followed";
     Error::new(ErrorKind::Unsupported, what).with_advice("open its newest checkpoint for reading")
 }
 

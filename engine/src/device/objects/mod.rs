@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A writer never learns that an earlier one is dead, and no decision depends on a clock. The rules
-//! O1 to O36 that the code cites are in `docs/internals/objects.md`.
+//! O1 to O38 that the code cites are in `docs/internals/objects.md`.
 
 mod request;
 mod options;
@@ -45,6 +45,7 @@ mod fence;
 mod spread_segment;
 mod streamed;
 mod followed;
+mod followed_several;
 mod accepted;
 mod extents;
 mod page_cache;

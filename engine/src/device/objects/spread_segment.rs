@@ -361,6 +361,28 @@ impl SpreadSegment {
         Ok(())
     }
 
+    /// Puts the blocks behind the durable ones into a bucket that is to join: a reader may have seen
+    /// them there before the bucket lost them (O38). Returns false if that is not to be decided yet.
+    fn send_unconfirmed(&self, segment: &Arc<NumberedSegment>, durable: u64) -> Result<bool> {
+        let blocks: Vec<(u64, Bytes)> = {
+            let state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.duplicate());
+            }
+            let are_adjacent = state.blocks.keys().zip(durable + 1..).all(|(number, next)| *number == next);
+            if state.durable() != durable || !are_adjacent {
+                return Ok(false);
+            }
+            state.blocks.iter().map(|(number, block)| (*number, block.body.clone())).collect()
+        };
+        let results = wait_for_all(blocks.len(), |at, done| {
+            let (number, body) = blocks[at].clone();
+            segment.begin_at(number, Write { body, done });
+        });
+        results.into_iter().collect::<Result<Vec<()>>>()?;
+        Ok(true)
+    }
+
     /// Lets a bucket take part again that has all durable blocks. Returns false if it lacks some of
     /// them by now.
     fn activate(self: &Arc<Self>, bucket: usize, segment: &Arc<NumberedSegment>, copied: u64) -> bool {
@@ -441,8 +463,11 @@ impl OpenSegment for Arc<SpreadSegment> {
             };
             self.copy_blocks(&segment, bucket, next, durable)?;
             next = next.max(durable + 1);
-            // A bucket that is to join needs what was durable when its repair began.
-            if !self.buckets.all()[bucket].is_counted() || self.activate(bucket, &segment, next - 1) {
+            if !self.buckets.all()[bucket].is_counted() {
+                if self.send_unconfirmed(&segment, durable)? {
+                    return Ok(());
+                }
+            } else if self.activate(bucket, &segment, next - 1) {
                 return Ok(());
             }
         }

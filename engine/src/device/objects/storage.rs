@@ -18,6 +18,7 @@ use super::counted::CountedStore;
 use super::extents::{Extents, read_only};
 use super::fence::peek;
 use super::followed::ObjectLog;
+use super::followed_several::SpreadLog;
 use super::listing::list_objects;
 use super::options::Options;
 use super::page_cache::PageCache;
@@ -512,8 +513,11 @@ impl Storage for ObjectStorage {
 
     fn followed_log(&self) -> Option<Box<dyn FollowedLog>> {
         let Shared { store, options, buckets, .. } = &*self.shared;
-        let log = || Box::new(ObjectLog::new(store.clone(), options.patience)) as Box<dyn FollowedLog>;
-        buckets.is_none().then(log)
+        Some(match buckets {
+            None => Box::new(ObjectLog::new(store.clone(), options.patience)),
+            // What a reader finds out of the buckets is not for a writer.
+            Some(buckets) => Box::new(SpreadLog::new(Buckets::new(buckets.again()), options.patience)),
+        })
     }
 
     fn leave_out(&self, read: &[LogPosition]) {
@@ -536,9 +540,15 @@ impl Storage for ObjectStorage {
 impl Pins for ObjectStorage {
     fn hold(&self) -> Result<Arc<dyn Storage>> {
         let Shared { store, requests, facts, options, cache, buckets, .. } = &*self.shared;
-        let pinned = Some(PinnedBody::newest(store, *options)?);
-        let (store, requests, lock) = (store.clone(), requests.clone(), Mutex::default());
-        let (facts, options, cache, buckets) = (facts.clone(), *options, cache.clone(), buckets.clone());
+        // A bucket that was excluded long ago may count again.
+        let buckets = buckets.as_ref().map(|buckets| Buckets::new(buckets.again()));
+        let store = match &buckets {
+            Some(buckets) => Arc::new(buckets.clone()),
+            None => store.clone(),
+        };
+        let pinned = Some(PinnedBody::newest(&store, *options)?);
+        let (requests, lock) = (requests.clone(), Mutex::default());
+        let (facts, options, cache) = (facts.clone(), *options, cache.clone());
         let shared = Shared { store, requests, facts, options, lock, cache, pinned, buckets };
         Ok(Arc::new(ObjectStorage { shared: Arc::new(shared) }))
     }

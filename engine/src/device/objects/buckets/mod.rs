@@ -9,7 +9,7 @@
 //! ```
 //!
 //! With 2f + 1 buckets, everything that was acknowledged survives if f of them are lost, out of
-//! reach, or came back old. The rules O30 to O36 that the code cites are in
+//! reach, or came back old. The rules O30 to O38 that the code cites are in
 //! `docs/internals/objects.md`.
 
 mod record;
@@ -23,5 +23,5 @@ mod acceptors;
 pub(super) use acceptors::{Acceptors, Claimed};
 pub(super) use bucket::{Bucket, CountedBucket, Standing};
 pub(super) use joined::Buckets;
-pub(super) use record::Ballot;
-pub(super) use set::BucketSet;
+pub(super) use record::{Ballot, Record};
+pub(super) use set::{BucketSet, Known, most_frequent};

@@ -114,6 +114,13 @@ impl BucketSet {
         BucketSet { all: Arc::new(buckets), needs_all: all, known: Arc::default() }
     }
 
+    /// Returns the same buckets, of which nothing is known yet.
+    #[must_use]
+    pub fn again(&self) -> BucketSet {
+        let stores = self.all.iter().map(|bucket| (bucket.name.clone(), bucket.store.clone()));
+        BucketSet::new(stores.collect(), self.needs_all, None)
+    }
+
     /// Returns what the last look has found.
     #[must_use]
     pub fn known(&self) -> Known {
@@ -405,7 +412,7 @@ fn union_of(replies: &Replies) -> Vec<Listed> {
 }
 
 /// Returns the identity that most buckets have: the others hold another database.
-pub(super) fn most_frequent(identities: impl Iterator<Item = u64>) -> Option<u64> {
+pub fn most_frequent(identities: impl Iterator<Item = u64>) -> Option<u64> {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     identities.for_each(|identity| *counts.entry(identity).or_default() += 1);
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(identity, _)| identity)
