@@ -74,6 +74,7 @@ mod standby_directory;
 mod standby_kept;
 mod standby_promotion;
 mod standby_several;
+mod standby_speed;
 mod stealing;
 mod table_types;
 mod thread_churn;

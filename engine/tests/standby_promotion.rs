@@ -117,7 +117,7 @@ fn promote_above_discarded(seed: u64) -> bool {
     let context = format!("seed {seed}");
     let settings = settings(Preset::Autonomous).with(|s| s.lab.checkpoint_log_bytes = 0);
     let latency = Duration::from_micros(500);
-    let appends = seed % 2 == 0;
+    let appends = seed.is_multiple_of(2);
     let store = SimulatedStore::with(StoreOptions { latency, appends, ..StoreOptions::new(100 + seed) });
     let (client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");

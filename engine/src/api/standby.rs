@@ -227,10 +227,10 @@ impl Builder {
     ///
     /// # Errors
     /// `NotFound` if there is no database; `Unsupported` if it has a memory-mapped log;
-    /// `InvalidArgument` for settings, for a list of buckets that are not those of the database, and for a
-    /// [`copy_directory`](Builder::copy_directory) with something else; `Busy` if checkpoints come
-    /// faster than one can be kept, or another process keeps the copy; `Corruption` with the place;
-    /// I/O.
+    /// `InvalidArgument` for settings, for a list of buckets that are not those of the database, and
+    /// for a [`copy_directory`](Builder::copy_directory) with something else; `Busy` if checkpoints
+    /// come faster than one can be kept, or another process keeps the copy, or no manifest is known
+    /// to be in a majority of several buckets; `Corruption` with the place; I/O.
     pub fn open_standby(mut self, path: impl AsRef<Path>) -> Result<Standby> {
         let settings = self.request.settings.clone();
         self.force_read_only();
@@ -390,8 +390,8 @@ impl Standby {
     /// Ends the standby, and opens the database for writing with the settings of the standby. In a
     /// store of objects the writer before is ended, if it is still alive. Its commits that are in
     /// flight then end as [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) or
-    /// [`Fenced`](ErrorKind::Fenced), and all later ones as `Fenced`. Everything that it has acknowledged is there, and
-    /// everything that this standby has shown.
+    /// [`Fenced`](ErrorKind::Fenced), and all later ones as `Fenced`. Everything that it has
+    /// acknowledged is there, and everything that this standby has shown.
     ///
     /// In a store of objects recovery takes over the pages of the copy
     /// ([`RecoveryReport::adopted_pages`](crate::RecoveryReport::adopted_pages)), and reads only

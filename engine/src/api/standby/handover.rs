@@ -4,8 +4,8 @@
 //!    and stay so.
 //! 2. They fit if the newest manifest of the database has the checkpoint that the copy began with:
 //!    then a page that the copy has not written is the page of that checkpoint.
-//! 3. A promotion needs about 64 bytes for each page for a moment: three lists and a set. With pages
-//!    of 4 KiB that is 16 MiB for each GiB of the database. What stays is [`AdoptedPages`].
+//! 3. A promotion needs about 64 bytes for each page for a moment: three lists and a set. With
+//!    pages of 4 KiB that is 16 MiB for each GiB of the database. What stays is [`AdoptedPages`].
 //! 4. Tables must be those of the checkpoint, because a copy may number and call others otherwise.
 //!    The log of a database with change history is needed as a whole.
 
