@@ -7,7 +7,8 @@ use crate::objects_several::Zones;
 use crate::standby::PATIENCE;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
-use quenchdb::internals::device::objects::simulated::{SimulatedStore, StoreOptions};
+use quenchdb::internals::device::objects::simulated::{SimulatedClient, SimulatedStore, StoreOptions};
+use quenchdb::internals::device::objects::{MANIFEST_NAME, Request, perform};
 use quenchdb::{Database, Preset, Settings};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -29,8 +30,25 @@ fn in_memory() -> Settings {
     })
 }
 
-/// Commits now and then, and prints how long after its acknowledgment a commit is shown.
-fn lag(name: &str, writer: Arc<dyn Storage>, follower: Arc<dyn Storage>) {
+fn at(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    times[times.len() * percent / 100]
+}
+
+/// Returns how long reads of an object take, one after the other.
+fn reads(client: &SimulatedClient) -> Vec<Duration> {
+    let read = |_| {
+        let begun = Instant::now();
+        let name = MANIFEST_NAME.to_string();
+        perform(client, Request::Get { name, range: Some(0..64) }).expect("is there");
+        begun.elapsed()
+    };
+    (0..COMMITS).map(read).collect()
+}
+
+/// Commits now and then, and prints how long after its acknowledgment a commit is shown, beside
+/// what an append and a read of the store take.
+fn lag(name: &str, client: &SimulatedClient, writer: Arc<dyn Storage>, follower: Arc<dyn Storage>) {
     let db = open(writer);
     let table = db.create_table("t").expect("new");
     let builder = Database::builder().settings(in_memory()).storage(follower);
@@ -47,12 +65,14 @@ fn lag(name: &str, writer: Arc<dyn Storage>, follower: Arc<dyn Storage>) {
         assert!(standby.wait_for(csn, PATIENCE).expect("follows"));
         lags.push(begun.elapsed());
     }
-    lags.sort_unstable();
-    commits.sort_unstable();
-    let at = |times: &[Duration], percent: usize| times[times.len() * percent / 100];
-    let (median, high) = (at(&lags, 50), at(&lags, 99));
-    println!("{name}: commit p50 {:?}, lag p50 {median:?}, p99 {high:?}", at(&commits, 50));
-    assert!(high < 20 * LATENCY, "{name}: {high:?}");
+    let mut reads = reads(client);
+    for percent in [50, 99] {
+        let (commit, read) = (at(&mut commits, percent), at(&mut reads, percent));
+        let (lag, request) = (at(&mut lags, percent), commit + read);
+        let ratio = lag.as_secs_f64() / request.as_secs_f64();
+        println!("{name}, p{percent}: lag {lag:?}, append {commit:?}, read {read:?}: {ratio:.1} x");
+        assert!(ratio < 10.0, "{name}: the lag is {ratio} x an append and a read");
+    }
 }
 
 #[test]
@@ -61,10 +81,12 @@ fn a_commit_is_shown_soon_after_it_is_acknowledged() {
     for appends in [true, false] {
         let options = StoreOptions { latency: LATENCY, journal_max: 0, appends, ..StoreOptions::new(1) };
         let store = SimulatedStore::with(options);
-        lag(&format!("one bucket, appends {appends}"), connect(&store).1, connect(&store).1);
+        let (client, follower) = connect(&store);
+        lag(&format!("one bucket, appends {appends}"), &client, connect(&store).1, follower);
     }
     let zones = Zones::with_latency(3, 1, LATENCY);
-    lag("three buckets", zones.connect().storage, zones.connect().storage);
+    let follower = zones.connect();
+    lag("three buckets", &follower.clients[0], zones.connect().storage, follower.storage.clone());
 }
 
 #[test]
