@@ -227,10 +227,11 @@ impl Builder {
     ///
     /// # Errors
     /// `NotFound` if there is no database; `Unsupported` if it has a memory-mapped log;
-    /// `InvalidArgument` for settings, for a list of buckets that are not those of the database, and
-    /// for a [`copy_directory`](Builder::copy_directory) with something else; `Busy` if checkpoints
-    /// come faster than one can be kept, or another process keeps the copy, or no manifest is known
-    /// to be in a majority of several buckets; `Corruption` with the place; I/O.
+    /// `InvalidArgument` for settings, for a list of buckets that are not those of the
+    /// database, and for a [`copy_directory`](Builder::copy_directory) with something else;
+    /// `Busy` if checkpoints come faster than one can be kept, or another process keeps the
+    /// copy, or no manifest is known to be in a majority of several buckets; `Corruption` with
+    /// the place; I/O.
     pub fn open_standby(mut self, path: impl AsRef<Path>) -> Result<Standby> {
         let settings = self.request.settings.clone();
         self.force_read_only();

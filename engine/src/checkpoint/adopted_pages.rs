@@ -10,8 +10,8 @@
 //!    again. The holder of the page's latch sees to that.
 //! 3. The first checkpoint brings in all that are left. Until it is durable, the log has
 //!    everything that these images have beyond the checkpoint before.
-//! 4. An image takes 17 bytes of memory until it is brought in (a full node of the map has 11). With
-//!    pages of 4 KiB that is 4.5 MiB for each GiB of pages that differ from the checkpoint.
+//! 4. An image takes 17 bytes of memory until it is brought in (a full node of the map has 11).
+//!    With pages of 4 KiB that is 4.5 MiB for each GiB of pages that differ from the checkpoint.
 
 use crate::base::{Error, Location, PageId, Result};
 use crate::store::{BlockRef, HeldBlocks, ImageKind, PageStore};

@@ -361,8 +361,9 @@ impl SpreadSegment {
         Ok(())
     }
 
-    /// Puts the blocks behind the durable ones into a bucket that is to join: a reader may have seen
-    /// them there before the bucket lost them (O38). Returns false if that is not to be decided yet.
+    /// Puts the blocks behind the durable ones into a bucket that is to join: a reader may have
+    /// seen them there before the bucket lost them (O38). Returns false if that is not to be
+    /// decided yet.
     fn send_unconfirmed(&self, segment: &Arc<NumberedSegment>, durable: u64) -> Result<bool> {
         let blocks: Vec<(u64, Bytes)> = {
             let state = self.state.lock();
