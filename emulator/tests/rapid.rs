@@ -226,6 +226,71 @@ fn every_fault_at_every_step_loses_nothing() {
     }
 }
 
+/// Commits until a writer has left several segments. Returns the number of commits.
+fn fill_segments(db: &Database, table: &Table) -> Result<u32> {
+    let mut last = 0;
+    for _ in 0..60 {
+        last = count(db, table, 50_000)?;
+    }
+    Ok(last)
+}
+
+/// Returns how many log objects with blocks are finalized, and how many are not.
+fn ends(emulator: &RapidEmulator) -> (usize, usize) {
+    let objects = emulator.objects();
+    let with_blocks = || objects.values().filter(|(len, _)| *len > 4096);
+    let finals = with_blocks().filter(|(_, is_final)| *is_final).count();
+    (finals, with_blocks().count() - finals)
+}
+
+/// A writer finalizes the lanes of a segment that it has left, whatever becomes of the request.
+#[test]
+fn lanes_that_a_writer_has_left_are_finalized() {
+    let faults = RapidFault::ALL.into_iter().filter(|(_, fault)| fault.fits(RapidStep::Finalize));
+    for fault in std::iter::once(None).chain(faults.map(Some)) {
+        let context = fault.map_or("no fault", |(name, _)| name);
+        let (emulator, rest) = (start(RapidOptions::default()), SimulatedStore::new(5));
+        let mut armed = RapidFaults::default();
+        fault.iter().for_each(|(_, fault)| armed.arm(RapidStep::Finalize, *fault, 1));
+        emulator.set_faults(armed);
+        let db = open(&emulator, &rest, Preset::Auto).expect("opens");
+        let table = db.create_table("t").expect("new");
+        let last = fill_segments(&db, &table).expect("commits");
+        let begun = Instant::now();
+        // Two lanes of the segment that is being filled.
+        while ends(&emulator).1 > 2 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{context}: {:?}", emulator.objects());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(ends(&emulator).0 >= 4, "{context}: {:?}", emulator.objects());
+        assert_eq!(emulator.counts().get("faults").copied().unwrap_or(0), u64::from(fault.is_some()));
+        std::mem::forget((table, db));
+        let db = open(&emulator, &rest, Preset::Auto).expect("takes over");
+        assert_eq!(check(&db, context), last, "{context}");
+        db.close().expect("closes");
+        assert!(emulator.objects().values().all(|(_, is_final)| *is_final), "{context}");
+    }
+}
+
+/// A lane that is finalized at another length than its own has lost blocks: the writer stops.
+#[test]
+fn lane_that_is_finalized_too_short_stops_its_writer() {
+    let mistakes = vec![RapidMistake::FinalizesShort];
+    let emulator = start(RapidOptions { mistakes, ..RapidOptions::default() });
+    let rest = SimulatedStore::new(6);
+    let db = open(&emulator, &rest, Preset::Auto).expect("opens");
+    let table = db.create_table("t").expect("new");
+    let begun = Instant::now();
+    let error = loop {
+        match count(&db, &table, 50_000) {
+            Ok(_) => assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", emulator.objects()),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("its only writer has sent"), "{error}");
+    count(&db, &table, 10).expect_err("the writer has stopped");
+}
+
 fn struck(step: RapidStep, name: &str, fault: RapidFault, after: u64) {
     let context = format!("{name} at {step:?} after {after}");
     let (emulator, rest) = (start(RapidOptions::default()), SimulatedStore::new(after));
@@ -429,6 +494,7 @@ fn probe_refuses_a_server_that_breaks_a_promise() {
     probed(RapidOptions { faults, ..RapidOptions::default() }).expect("another trial");
     for (mistakes, shown) in [
         (vec![RapidMistake::IgnoresGeneration], "ignores the generation"),
+        (vec![RapidMistake::FinalizesShort], "when it finalizes"),
         (vec![RapidMistake::NoRevocation, RapidMistake::AppendsAfterFinalize], "finalized object grow"),
     ] {
         let error = probed(RapidOptions { mistakes, ..RapidOptions::default() }).expect_err(shown);

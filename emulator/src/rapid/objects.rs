@@ -192,7 +192,10 @@ impl Objects {
             return Err(Status::out_of_range(format!("the object has {end} bytes, and not {offset}")));
         }
         self.flush(own, end)?;
+        let lost = usize::from(self.makes(RapidMistake::FinalizesShort));
         let object = self.of_stream(own)?;
+        let end = end.saturating_sub(lost);
+        object.durable.truncate(end);
         object.is_final = true;
         object.revoked.notify_waiters();
         Ok(end)

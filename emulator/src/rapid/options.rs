@@ -82,16 +82,19 @@ pub enum RapidMistake {
     IgnoresGap,
     /// An object is created although there is one.
     IgnoresGeneration,
+    /// The last byte of an object is lost when it is finalized.
+    FinalizesShort,
 }
 
 impl RapidMistake {
     /// All of them, with their names on the command line.
-    pub const ALL: [(&'static str, RapidMistake); 5] = [
+    pub const ALL: [(&'static str, RapidMistake); 6] = [
         ("no-revocation", RapidMistake::NoRevocation),
         ("appends-after-finalize", RapidMistake::AppendsAfterFinalize),
         ("unflushed-reported", RapidMistake::UnflushedReported),
         ("ignores-gap", RapidMistake::IgnoresGap),
         ("ignores-generation", RapidMistake::IgnoresGeneration),
+        ("finalizes-short", RapidMistake::FinalizesShort),
     ];
 }
 

@@ -515,6 +515,10 @@ pub trait File: Send + Sync + std::fmt::Debug {
         done(self.write_durable_at(offset, bytes));
     }
 
+    /// No write will come any more; each that came has completed, or its caller has given up. A
+    /// storage may then end the file for good, in a thread of its own. This returns at once.
+    fn end_writes(&self) {}
+
     /// Returns whether an error of kind [`Io`](crate::base::ErrorKind::Io) of a write says that
     /// nothing was written, and never will be, and of a flush, that the bytes are still known and
     /// the next flush may make them durable. Of other files, an error says nothing about the bytes.

@@ -92,6 +92,10 @@ struct Active {
 }
 
 impl Active {
+    fn new(segment: Segment) -> Active {
+        Active { offset: 0, max_csn: Csn::ZERO, open: OpenBlocks::of(&segment), segment }
+    }
+
     fn has_room(&self, len: usize) -> bool {
         self.offset + len as u64 <= self.segment.len
     }
@@ -543,7 +547,7 @@ impl LogGuard<'_> {
         let state = &mut *self.state;
         if !state.active.as_ref().is_some_and(|active| active.has_room(len)) {
             let segment = state.next_segment.take().expect("reserve() held a segment for this block");
-            let next = Active { segment, offset: 0, max_csn: Csn::ZERO, open: OpenBlocks::default() };
+            let next = Active::new(segment);
             if let Some(full) = state.active.replace(next) {
                 self.log.segments.retire(full.segment, full.max_csn, full.open);
             }
@@ -568,7 +572,7 @@ impl LogGuard<'_> {
             log.segments.put_back(segment);
             return;
         }
-        let next = Active { segment, offset: 0, max_csn: Csn::ZERO, open: OpenBlocks::default() };
+        let next = Active::new(segment);
         if let Some(long) = state.active.replace(next) {
             log.segments.retire(long.segment, long.max_csn, long.open);
         }

@@ -14,7 +14,7 @@ use crate::device::{File, WriteEnded};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What all segments of a writer share.
@@ -29,6 +29,19 @@ pub(super) struct Writer {
     /// Requests of a segment that are in flight together.
     pub(super) lanes: usize,
     pub(super) watch: Arc<Watch>,
+    /// Why no block may be written any more, whatever its segment.
+    pub(super) failure: OnceLock<Error>,
+}
+
+impl Writer {
+    /// # Errors
+    /// `Fenced`; what was found out about durable blocks.
+    fn check(&self) -> Result<()> {
+        match self.failure.get() {
+            Some(failure) => Err(failure.duplicate()),
+            None => self.watch.check(),
+        }
+    }
 }
 
 /// A block that is to become durable.
@@ -57,6 +70,9 @@ pub(super) trait OpenSegment: Send + Sync + std::fmt::Debug {
 
     /// Returns what is confirmed at the moment.
     fn parts(&self) -> Vec<Part>;
+
+    /// No block will come any more. Objects may be ended; this returns at once.
+    fn leave(&self) {}
 
     /// Waits until no write is in flight. Returns false if one has failed.
     fn wait_idle(&self) -> bool;
@@ -169,10 +185,14 @@ impl File for OpenSegmentFile {
     }
 
     fn write_then(&self, _offset: u64, bytes: &[u8], done: WriteEnded) {
-        if let Err(error) = self.writer.watch.check() {
+        if let Err(error) = self.writer.check() {
             return done(Err(error));
         }
         self.segment.submit(Write { body: Bytes::copy_from_slice(bytes), done });
+    }
+
+    fn end_writes(&self) {
+        self.segment.leave();
     }
 
     /// The segment reports `OutcomeUnknown` if a block may be there, or may still come.

@@ -30,7 +30,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// See the module's text.
 #[derive(Debug)]
@@ -143,8 +143,7 @@ impl Session {
             // From here on the log of earlier writers is as fixed as in one bucket (O33, O34).
             register.update(|body| segments.describe(body))?;
         }
-        let body = register.body();
-        let segments = Mutex::new(segments);
+        let (body, segments) = (register.body(), Mutex::new(segments));
         let header = Frame { kind: FrameKind::Header, ..fence };
         let writer = Arc::new(Writer {
             store: store.clone(),
@@ -153,6 +152,7 @@ impl Session {
             patience: options.patience,
             lanes: options.lanes,
             watch: Watch::new(store.clone(), epoch, options.watch),
+            failure: OnceLock::new(),
         });
         let pages = match cache {
             Some(cache) => cache.before(store.clone(), identity),

@@ -30,7 +30,7 @@ use crate::device::WriteEnded;
 use crate::sync::{Event, Mutex};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long the end of a writer waits for buckets that do not answer.
@@ -137,7 +137,8 @@ impl SpreadSegment {
             let store = bucket.store.clone();
             let facts = store.facts();
             let Writer { header, patience, lanes, ref watch, .. } = *writer;
-            Arc::new(Writer { store, facts, header, patience, lanes, watch: watch.clone() })
+            let (watch, failure) = (watch.clone(), OnceLock::new());
+            Arc::new(Writer { store, facts, header, patience, lanes, watch, failure })
         };
         let writers: Vec<Arc<Writer>> = all.iter().map(own).collect();
         let copy = |(bucket, writer): (&Arc<Bucket>, &Arc<Writer>)| Copy {

@@ -20,7 +20,9 @@
 //!    object is finalized: what lies below its final length counts, and nothing else ever will.
 //! 5. Lanes are created with a header only, on condition that there is no object (O8), and nothing
 //!    is written before the register names the segment with its generations (O10).
-//! 6. A writer that ends finalizes its lanes after the last block is durable (O12, O20).
+//! 6. A writer finalizes the lanes of a segment that it has left, or when it ends, after the last
+//!    block is durable, each at its own end (O12, O20). If it cannot, or dies before, the next
+//!    writer does. Another length than the own end says that durable blocks are lost.
 
 use super::body::{Form, ObjectId, SegmentEntry, WriterEpoch};
 use super::frame::FRAME_BYTES;
@@ -29,7 +31,7 @@ use super::patience::{Patience, error_of, may_end, place};
 use super::register::{fenced, later_claim, look_up};
 use super::request::{Failure, FailureKind, Reply, Request, Version};
 use super::segment_reader::Part;
-use super::store::{Outcome, perform};
+use super::store::{ObjectStore, Outcome, perform};
 use super::waiting::wait_for_all;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
@@ -38,7 +40,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the end of a writer tries to finalize its lanes. The next writer does it otherwise.
+/// How long a writer tries to finalize its lanes. The next writer does it otherwise.
 const FINALIZE_MAX: Duration = Duration::from_secs(10);
 
 /// A block that is not known to be durable.
@@ -70,6 +72,21 @@ struct Lane {
     failure: Option<Failure>,
     /// A thread finds out what became of the lane.
     is_deciding: bool,
+    /// The lane is finalized at its end.
+    is_final: bool,
+}
+
+/// How far the end of a segment is.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Ending {
+    #[default]
+    TakesBlocks,
+    /// No block will come.
+    Left,
+    /// A thread finalizes the lanes.
+    Finalizing,
+    /// That thread has ended, with or without success.
+    Tried,
 }
 
 #[derive(Default)]
@@ -81,6 +98,7 @@ struct State {
     in_flight: usize,
     is_registered: bool,
     failure: Option<Error>,
+    ending: Ending,
 }
 
 /// See the module's text.
@@ -88,7 +106,7 @@ pub(super) struct StreamedSegment {
     path: String,
     writer: Arc<Writer>,
     state: Mutex<State>,
-    /// Happens when no write is in flight.
+    /// Happens when no write is in flight, and when a thread has tried to finalize the lanes.
     idle: Event,
 }
 
@@ -111,7 +129,7 @@ impl Lane {
         };
         let (end, durable) = (FRAME_BYTES, FRAME_BYTES);
         let (blocks, failure) = (VecDeque::new(), None);
-        let (handed, in_flight, is_handing, is_deciding) = (0, 0, false, false);
+        let (handed, in_flight, is_handing, is_deciding, is_final) = (0, 0, false, false, false);
         Ok(Lane {
             id,
             version,
@@ -124,6 +142,7 @@ impl Lane {
             is_handing,
             failure,
             is_deciding,
+            is_final,
         })
     }
 
@@ -296,13 +315,39 @@ impl StreamedSegment {
         }
     }
 
-    fn end(&self, write: Write, result: Result<()>) {
+    fn end(self: &Arc<Self>, write: Write, result: Result<()>) {
         (write.done)(result);
         let mut state = self.state.lock();
         state.in_flight -= 1;
         if state.in_flight == 0 {
             drop(state);
             self.idle.notify_all();
+            self.finalize_elsewhere();
+        }
+    }
+
+    /// Finalizes the lanes of a segment that was left, when its last block is durable. In a thread
+    /// of its own, because that waits.
+    fn finalize_elsewhere(self: &Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            if state.ending != Ending::Left || state.in_flight > 0 || state.failure.is_some() {
+                return;
+            }
+            state.ending = Ending::Finalizing;
+        }
+        let end = |this: &StreamedSegment| {
+            this.state.lock().ending = Ending::Tried;
+            this.idle.notify_all();
+        };
+        let this = self.clone();
+        let finalize = move || {
+            this.finalize();
+            end(&this);
+        };
+        // Without a thread, the end of the writer finalizes them, or the next writer.
+        if thread::spawn("quench-append", finalize).is_err() {
+            end(self);
         }
     }
 
@@ -336,7 +381,7 @@ impl StreamedSegment {
     }
 
     /// Ends a lane: what lies below `len` is durable, and the rest fails.
-    fn fail(&self, at: usize, len: u64, error: &Error) {
+    fn fail(self: &Arc<Self>, at: usize, len: u64, error: &Error) {
         let (ended, failed) = {
             let mut state = self.state.lock();
             state.failure.get_or_insert(error.duplicate());
@@ -431,42 +476,74 @@ impl StreamedSegment {
     /// Finalizes the lanes, of which every block is durable. Returns whether all of them are, at
     /// their own ends.
     fn finalize(&self) -> bool {
-        let requests: Vec<(u64, Request, Request)> = {
+        let lanes: Vec<(usize, Ends)> = {
             let state = self.state.lock();
-            state.lanes.iter().map(|lane| (lane.end, lane.open(false), lane.finalize())).collect()
+            let open = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_final);
+            open.map(|(at, lane)| (at, Ends::of(lane))).collect()
         };
-        let first = wait_for_all(requests.len(), |index, done| {
-            self.writer.store.start(requests[index].2.clone(), done);
+        let first = wait_for_all(lanes.len(), |index, done| {
+            self.writer.store.start(lanes[index].1.finalize.clone(), done);
         });
-        let most = FINALIZE_MAX.min(self.writer.patience);
-        let is_whole = |((end, open, finalize), outcome): (&(u64, Request, Request), Outcome)| {
-            let mut patience = Patience::new(most);
-            let mut outcome = outcome;
-            loop {
-                match outcome {
-                    Ok(reply) => return reply.len == *end,
-                    // It was finalized, by an earlier copy or by a later writer.
-                    Err(failure) if failure.kind == FailureKind::Refused => return false,
-                    Err(failure) if may_end(failure.kind) && patience.pause() => {}
-                    Err(_) => return false,
-                }
-                outcome = match perform(&*self.writer.store, open.clone()) {
-                    Ok(reply) if reply.len == *end => perform(&*self.writer.store, finalize.clone()),
-                    Ok(_) => return false,
-                    Err(failure) if failure.kind == FailureKind::Refused => {
-                        return self.is_final(finalize.name(), *end);
-                    }
-                    Err(failure) => Err(failure),
-                };
+        let mut are_final = true;
+        for ((at, ends), first) in lanes.into_iter().zip(first) {
+            let len = ends.end(&*self.writer.store, first, FINALIZE_MAX.min(self.writer.patience));
+            let is_final = len == Some(ends.len);
+            self.state.lock().lanes[at].is_final = is_final;
+            are_final &= is_final;
+            if let Some(len) = len.filter(|_| !is_final) {
+                self.lost(&foreign(ends.finalize.name(), len, ends.len..=ends.len));
             }
-        };
-        requests.iter().zip(first).filter(|(of, outcome)| !is_whole((of, outcome.clone()))).count() == 0
+        }
+        are_final
     }
 
-    /// Returns whether an object is finalized at this length.
-    fn is_final(&self, name: &str, end: u64) -> bool {
-        let head = perform(&*self.writer.store, Request::Head { name: name.to_string() });
-        head.is_ok_and(|reply| reply.is_final && reply.len == end)
+    /// Durable blocks are lost: the writer stops.
+    fn lost(&self, error: &Error) {
+        tracing::error!(%error, "a log object was finalized at another length than that of its blocks");
+        self.state.lock().failure.get_or_insert(error.duplicate());
+        // The first one stays.
+        let _ = self.writer.failure.set(error.duplicate());
+    }
+}
+
+/// The requests that end a lane.
+struct Ends {
+    /// The end of its last block.
+    len: u64,
+    open: Request,
+    finalize: Request,
+}
+
+impl Ends {
+    fn of(lane: &Lane) -> Ends {
+        Ends { len: lane.end, open: lane.open(false), finalize: lane.finalize() }
+    }
+
+    /// Finalizes the lane, of which `first` is the outcome of a first request. Returns the length
+    /// at which it is finalized; `None` if it is not, or if that is unknown.
+    fn end(&self, store: &dyn ObjectStore, first: Outcome, most: Duration) -> Option<u64> {
+        let mut patience = Patience::new(most);
+        let mut outcome = first;
+        loop {
+            match outcome {
+                Ok(reply) => return Some(reply.len),
+                // It was finalized by an earlier copy, or a later writer has taken it over.
+                Err(failure) if failure.kind == FailureKind::Refused => return self.look(store),
+                Err(failure) if may_end(failure.kind) && patience.pause() => {}
+                Err(_) => return None,
+            }
+            outcome = match perform(store, self.open.clone()) {
+                Ok(reply) if reply.len == self.len => perform(store, self.finalize.clone()),
+                Ok(reply) => return Some(reply.len),
+                Err(failure) => Err(failure),
+            };
+        }
+    }
+
+    /// Returns the length of the lane if it is finalized.
+    fn look(&self, store: &dyn ObjectStore) -> Option<u64> {
+        let head = perform(store, Request::Head { name: self.finalize.name().to_string() });
+        head.ok().filter(|reply| reply.is_final).map(|reply| reply.len)
     }
 }
 
@@ -511,12 +588,22 @@ impl OpenSegment for Arc<StreamedSegment> {
         state.lanes.iter().map(|lane| Part::of_lane(lane.id.log_name(), lane.durable)).collect()
     }
 
+    fn leave(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.ending == Ending::TakesBlocks {
+                state.ending = Ending::Left;
+            }
+        }
+        self.finalize_elsewhere();
+    }
+
     fn wait_idle(&self) -> bool {
         loop {
             let ticket = self.idle.ticket();
             {
                 let state = self.state.lock();
-                if state.in_flight == 0 {
+                if state.in_flight == 0 && state.ending != Ending::Finalizing {
                     let is_sound = state.failure.is_none();
                     drop(state);
                     return is_sound && self.finalize();

@@ -46,31 +46,65 @@ impl Readable {
     }
 }
 
-/// The number of blocks that have a place in a segment and are not written yet. Until they are
-/// written, the segment is not recycled.
+/// The log has left the segment: no more blocks get a place in it.
+const LEFT: u32 = 1 << 31;
+
+/// The blocks that have a place in a segment and are not written yet. Until they are written, the
+/// segment is not recycled. When the log has left the segment and the last one is written, no write
+/// comes to the file any more.
 #[derive(Clone, Debug, Default)]
-pub struct OpenBlocks(Arc<AtomicU32>);
+pub struct OpenBlocks(Arc<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    /// The number of blocks, and [`LEFT`].
+    blocks: AtomicU32,
+    file: Option<Arc<dyn File>>,
+}
 
 /// One such block, until it is dropped.
 #[derive(Debug)]
 pub struct OpenBlock(OpenBlocks);
 
 impl OpenBlocks {
+    /// Returns those of a segment that a log begins to write.
+    #[must_use]
+    pub fn of(segment: &Segment) -> OpenBlocks {
+        OpenBlocks(Arc::new(Open { blocks: AtomicU32::new(0), file: Some(segment.file.clone()) }))
+    }
+
     /// Counts one more block.
     #[must_use]
     pub fn open(&self) -> OpenBlock {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        let before = self.0.blocks.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(before & LEFT == 0, "a segment that was left takes no block");
         OpenBlock(self.clone())
     }
 
     pub(super) fn any(&self) -> bool {
-        self.0.load(Ordering::Acquire) > 0
+        self.0.blocks.load(Ordering::Acquire) & !LEFT > 0
+    }
+
+    /// The log leaves the segment.
+    pub(super) fn leave(&self) {
+        if self.0.blocks.fetch_or(LEFT, Ordering::AcqRel) == 0 {
+            self.0.end();
+        }
+    }
+}
+
+impl Open {
+    fn end(&self) {
+        self.file.iter().for_each(|file| file.end_writes());
     }
 }
 
 impl Drop for OpenBlock {
     fn drop(&mut self) {
-        let before = self.0.0.fetch_sub(1, Ordering::Release);
-        debug_assert!(before > 0, "each open block is counted");
+        let before = self.0.0.blocks.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before & !LEFT > 0, "each open block is counted");
+        if before == LEFT + 1 {
+            self.0.0.end();
+        }
     }
 }

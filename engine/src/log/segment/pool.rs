@@ -270,13 +270,14 @@ impl SegmentPool {
         let was_active = state.active.remove(&segment.id);
         debug_assert!(was_active.is_some(), "only an ACTIVE segment becomes full");
         debug_assert_eq!(state.states_of(segment.id), 0, "rule 6: ACTIVE or RETIRED");
-        state.retired.push(Retired { segment, max_csn, open, obsolete: false });
+        state.retired.push(Retired { segment, max_csn, open: open.clone(), obsolete: false });
         // An open after a kill on a full disk needs the room of a segment with nothing above the
         // checkpoint.
         let is_full = state.attempts.disk_full.is_some() || state.is_cramped(&self.clock);
         state.checkpoints.requested |= is_full && state.ready.is_empty();
         state.has_filled = true;
         drop(state);
+        open.leave();
         self.filled.notify_all();
     }
 
