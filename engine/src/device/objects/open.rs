@@ -1,18 +1,22 @@
 //! From a URL to a storage.
 
+use super::body::MANIFEST_NAME;
 #[cfg(any(feature = "azure", feature = "gcs"))]
 use super::cloud::{CloudOptions, CloudStore};
 use super::directory::DirectoryStore;
 use super::options::Options;
+use super::patience::error_of;
 use super::probe::probe_to_open;
 #[cfg(feature = "gcs-rapid")]
 use super::rapid::RapidStore;
+use super::request::{FailureKind, Request};
 use super::routed::RoutedStore;
 #[cfg(feature = "s3")]
 use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
 use super::store::ObjectStore;
 use super::url::{ObjectUrl, Scheme};
+use super::waiting::wait_at_most;
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::thread;
 use std::path::Path;
@@ -94,6 +98,7 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
     }
     let store = connect(url)?;
     if read_only {
+        refuse_zonal(url, &*store)?;
         let facts = store.facts();
         return Ok(ObjectStorage::unprobed(store, facts, options));
     }
@@ -101,8 +106,29 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
     Ok(ObjectStorage::new(store, facts, options))
 }
 
-/// Returns the error of a store that the probe of `url` refused with `error`: a zonal bucket takes
-/// none of the requests of other buckets.
+/// A bucket that refuses a read does so in this time.
+const REFUSAL_MAX: Duration = Duration::from_secs(2);
+
+/// Refuses a zonal bucket without a bucket for the rest, which a reader does not probe: it refuses
+/// every read, too.
+fn refuse_zonal(url: &str, store: &dyn ObjectStore) -> Result<()> {
+    let is_google = ObjectUrl::parse(url).is_ok_and(|url| url.scheme == Scheme::Google && url.rest.is_none());
+    if !is_google || !cfg!(feature = "gcs-rapid") {
+        return Ok(());
+    }
+    // A store that does not answer is not waited for: what comes next says so.
+    let head = Request::Head { name: MANIFEST_NAME.into() };
+    match wait_at_most(REFUSAL_MAX, |done| store.start(head, done)) {
+        Some(Err(failure)) if failure.kind == FailureKind::Denied => {
+            let error = error_of(&failure, "the manifest cannot be read", MANIFEST_NAME);
+            Err(explain_zonal(url, error.with_kind(ErrorKind::InvalidArgument)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error of a store that refused the requests for `url` with `error`: a zonal bucket
+/// takes none of the requests of other buckets.
 #[must_use]
 pub fn explain_zonal(url: &str, error: Error) -> Error {
     let is_refusal = matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Unsupported);
@@ -136,6 +162,7 @@ pub fn open_url_to_look(url: &str, most: Duration) -> Result<ObjectStorage> {
     }
     // A read that the client has given up is sent once more.
     let store = connect_within(url, Some(most / 2))?;
+    refuse_zonal(url, &*store)?;
     let facts = store.facts();
     Ok(ObjectStorage::unprobed(store, facts, Options { patience: most, ..Options::default() }))
 }

@@ -9,6 +9,11 @@ use tonic::{Code, Status};
 /// A message above the limit of the service is refused whenever it is sent; a rate is not.
 const TOO_LARGE: &str = "larger than max";
 
+const ADVICE_ACCESS: &str =
+    "allow these credentials to read, write, delete and list in the bucket (Storage Object User)";
+
+const ADVICE_KEY: &str = "check the credentials, and the clock of this machine";
+
 /// Returns the kind of a failure.
 pub(super) fn kind_of(status: &Status) -> FailureKind {
     match status.code() {
@@ -31,7 +36,12 @@ pub(super) fn failure(place: &Place, kind: RequestKind, name: &str, status: &Sta
         }
         cause = error.source();
     }
-    let text = format!("{:?}, {}", status.code(), shortened(status.message()));
+    let advice = match status.code() {
+        Code::PermissionDenied => format!("; {ADVICE_ACCESS}"),
+        Code::Unauthenticated => format!("; {ADVICE_KEY}"),
+        _ => String::new(),
+    };
+    let text = format!("{:?}, {}{advice}", status.code(), shortened(status.message()));
     place.say(kind_of(status), kind, name, &text)
 }
 
@@ -46,3 +56,6 @@ pub(super) fn read_redirect(status: &Status) -> Option<BidiReadObjectRedirectedE
     let is_aborted = status.code() == Code::Aborted;
     is_aborted.then(|| RpcStatus::detail(status.details(), "BidiReadObjectRedirectedError"))?
 }
+
+#[cfg(test)]
+mod tests;
