@@ -12,9 +12,11 @@ use bytes::Bytes;
 use quenchdb::internals::device::objects::Version;
 use quenchdb::internals::device::objects::simulated::{Change, SimulatedObject};
 use rustix::fs::FlockOperation;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,35 +74,36 @@ impl Record {
             Record::Delete { bucket, key } => (bucket, Some(Change::Remove { name: key })),
         }
     }
-
-    fn to_bytes(&self, body: &[u8]) -> io::Result<Vec<u8>> {
-        let text = serde_json::to_vec(self)?;
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + text.len() + body.len());
-        bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&crc32c::crc32c_append(crc32c::crc32c(&text), body).to_le_bytes());
-        bytes.extend_from_slice(&text);
-        bytes.extend_from_slice(body);
-        Ok(bytes)
-    }
-
-    /// Returns the record at the beginning of `bytes`, if it is whole, its body, and the rest.
-    fn parse(bytes: &[u8]) -> Option<(Record, &[u8], &[u8])> {
-        let (text_len, rest) = bytes.split_first_chunk::<4>()?;
-        let (body_len, rest) = rest.split_first_chunk::<8>()?;
-        let (crc, rest) = rest.split_first_chunk::<4>()?;
-        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*text_len) as usize)?;
-        let (body, rest) = rest.split_at_checked(u64::from_le_bytes(*body_len) as usize)?;
-        if crc32c::crc32c_append(crc32c::crc32c(text), body) != u32::from_le_bytes(*crc) {
-            return None;
-        }
-        Some((serde_json::from_slice(text).ok()?, body, rest))
-    }
 }
 
-/// See the module's text.
+/// Returns the bytes of a record and its body.
+fn to_bytes(record: &impl Serialize, body: &[u8]) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(record)?;
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + text.len() + body.len());
+    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&crc32c::crc32c_append(crc32c::crc32c(&text), body).to_le_bytes());
+    bytes.extend_from_slice(&text);
+    bytes.extend_from_slice(body);
+    Ok(bytes)
+}
+
+/// Returns the record at the beginning of `bytes`, if it is whole, its body, and the rest.
+fn parse<R: DeserializeOwned>(bytes: &[u8]) -> Option<(R, &[u8], &[u8])> {
+    let (text_len, rest) = bytes.split_first_chunk::<4>()?;
+    let (body_len, rest) = rest.split_first_chunk::<8>()?;
+    let (crc, rest) = rest.split_first_chunk::<4>()?;
+    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*text_len) as usize)?;
+    let (body, rest) = rest.split_at_checked(u64::from_le_bytes(*body_len) as usize)?;
+    if crc32c::crc32c_append(crc32c::crc32c(text), body) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    Some((serde_json::from_slice(text).ok()?, body, rest))
+}
+
+/// See the module's text. `R` is a change as text.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct Log<R> {
     directory: PathBuf,
     /// The last file.
     file: File,
@@ -110,14 +113,15 @@ pub(crate) struct Log {
     len_max: u64,
     /// Held as long as the log is.
     _lock: File,
+    records: PhantomData<R>,
 }
 
-impl Log {
+impl<R: Serialize + DeserializeOwned> Log<R> {
     /// Opens the directory, and calls `replay` for each record in it, oldest first.
     ///
     /// # Errors
     /// Another emulator has the directory; a file cannot be read, or is damaged in the middle.
-    pub fn open(directory: &Path, mut replay: impl FnMut(Record, Bytes)) -> io::Result<Log> {
+    pub fn open(directory: &Path, mut replay: impl FnMut(R, Bytes)) -> io::Result<Log<R>> {
         fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).open(directory.join("lock"))?;
@@ -132,7 +136,7 @@ impl Log {
             let path = path(directory, at);
             let bytes = fs::read(&path).map_err(|error| named(&path, &error))?;
             let mut rest = &bytes[..];
-            while let Some((record, body, behind)) = Record::parse(rest) {
+            while let Some((record, body, behind)) = parse(rest) {
                 replay(record, Bytes::copy_from_slice(body));
                 rest = behind;
             }
@@ -144,15 +148,16 @@ impl Log {
         }
         // Behind it is the end of a record that was never acknowledged.
         file.set_len(len)?;
-        Ok(Log { directory: directory.into(), file, number, len, len_max: DEAD_BYTES, _lock: lock })
+        let (directory, len_max, records) = (directory.into(), DEAD_BYTES, PhantomData);
+        Ok(Log { directory, file, number, len, len_max, _lock: lock, records })
     }
 
     /// Writes a record with its body.
     ///
     /// # Errors
     /// The file cannot be written: nothing happened.
-    pub fn add(&mut self, record: &Record, body: &[u8]) -> io::Result<()> {
-        let bytes = record.to_bytes(body)?;
+    pub fn add(&mut self, record: &R, body: &[u8]) -> io::Result<()> {
+        let bytes = to_bytes(record, body)?;
         let written = self.file.seek(SeekFrom::Start(self.len)).and_then(|_| self.file.write_all(&bytes));
         if let Err(error) = written {
             self.file.set_len(self.len)?;
@@ -171,13 +176,13 @@ impl Log {
     ///
     /// # Errors
     /// The file cannot be written: nothing happened.
-    pub fn rewrite(&mut self, records: impl Iterator<Item = (Record, Bytes)>) -> io::Result<()> {
+    pub fn rewrite(&mut self, records: impl Iterator<Item = (R, Bytes)>) -> io::Result<()> {
         // If this fails, it is tried again later.
         self.len_max = self.len + DEAD_BYTES;
         let (unnamed, number) = (self.directory.join("new"), self.number + 1);
         let (mut file, mut len) = (io::BufWriter::new(File::create(&unnamed)?), 0);
         for (record, body) in records {
-            let bytes = record.to_bytes(&body)?;
+            let bytes = to_bytes(&record, &body)?;
             file.write_all(&bytes)?;
             len += bytes.len() as u64;
         }

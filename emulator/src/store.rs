@@ -27,7 +27,7 @@ pub(crate) struct Store {
 #[derive(Debug, Default)]
 struct State {
     buckets: BTreeMap<String, Bucket>,
-    log: Option<Log>,
+    log: Option<Log<Record>>,
     last_tag: u64,
 }
 

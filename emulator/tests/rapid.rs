@@ -272,6 +272,38 @@ fn lanes_that_a_writer_has_left_are_finalized() {
     }
 }
 
+/// A service that deletes only what is finalized keeps no orphans of a writer that was killed.
+#[test]
+fn orphans_that_are_not_finalized_are_deleted() {
+    for keeps_open_objects in [false, true] {
+        for faults in ["", "before=0.05,after=0.05,late=0.05"] {
+            let context = format!("refuses: {keeps_open_objects}, {faults}");
+            let emulator = start(RapidOptions { keeps_open_objects, ..RapidOptions::default() });
+            let rest = SimulatedStore::new(8);
+            let db = open(&emulator, &rest, Preset::Auto).expect("opens");
+            let table = db.create_table("t").expect("new");
+            let last = fill_segments(&db, &table).expect("commits");
+            let of_killed: Vec<String> = emulator.objects().into_keys().collect();
+            assert!(ends(&emulator).1 > 0 && of_killed.len() > 4, "{context}: {:?}", emulator.objects());
+            std::mem::forget((table, db));
+            emulator.set_faults(odds(faults));
+            let db = open(&emulator, &rest, Preset::Auto).expect("takes over");
+            assert_eq!(check(&db, &context), last, "{context}");
+            db.checkpoint().unwrap_or_else(|error| panic!("{context}: {error}"));
+            emulator.set_faults(RapidFaults::default());
+            db.close().expect("closes");
+            // A delete without an answer leaves an orphan to the next writer.
+            let db = open(&emulator, &rest, Preset::Auto).expect("opens");
+            let begun = Instant::now();
+            while of_killed.iter().any(|key| emulator.objects().contains_key(key)) {
+                assert!(begun.elapsed() < Duration::from_secs(20), "{context}: {:?}", emulator.objects());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(check(&db, &context), last, "{context}");
+        }
+    }
+}
+
 /// A lane that is finalized at another length than its own has lost blocks: the writer stops.
 #[test]
 fn lane_that_is_finalized_too_short_stops_its_writer() {
@@ -398,24 +430,50 @@ fn takeovers_beside_a_living_writer_lose_nothing() {
     }
 }
 
-/// While the service is away, commits wait; when it is back, they continue.
+/// While the service is away, or refuses the credentials, commits wait; after that they continue.
 #[test]
-fn commits_wait_for_an_endpoint_that_is_away() {
-    let (emulator, rest) = (start(RapidOptions::default()), SimulatedStore::new(4));
-    let db = open(&emulator, &rest, Preset::Auto).expect("opens");
-    let table = db.create_table("t").expect("new");
-    count(&db, &table, 10).expect("commits");
-    emulator.set_faults(odds("before=1"));
-    let committer = {
-        let (db, table) = (db.clone(), table.clone());
-        std::thread::spawn(move || count(&db, &table, 10))
-    };
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(!committer.is_finished(), "the commit waits");
-    emulator.set_faults(RapidFaults::default());
-    assert_eq!(committer.join().expect("no panic").expect("goes on"), 2);
-    drop(table);
-    db.close().expect("closes");
+fn commits_wait_for_a_service_that_refuses_all() {
+    for faults in ["before=1", "deny=1"] {
+        let (emulator, rest) = (start(RapidOptions::default()), SimulatedStore::new(4));
+        let db = open(&emulator, &rest, Preset::Auto).expect("opens");
+        let table = db.create_table("t").expect("new");
+        count(&db, &table, 10).expect("commits");
+        emulator.set_faults(odds(faults));
+        let committer = {
+            let (db, table) = (db.clone(), table.clone());
+            std::thread::spawn(move || count(&db, &table, 10))
+        };
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!committer.is_finished(), "{faults}: the commit waits");
+        emulator.set_faults(RapidFaults::default());
+        assert_eq!(committer.join().expect("no panic").expect("goes on"), 2, "{faults}");
+        drop(table);
+        db.close().expect("closes");
+    }
+}
+
+/// As for other stores: wrong credentials are an error at once, and the error says what to allow.
+#[test]
+fn refused_credentials_are_named() {
+    let emulator = start(RapidOptions { faults: odds("deny=1"), ..RapidOptions::default() });
+    let store = connect(&emulator);
+    let (name, version) = ("log/1".to_string(), Version("1".into()));
+    for request in [
+        Request::Create { name: name.clone(), body: vec![1].into() },
+        Request::Open { name: name.clone(), version, takes_over: true },
+        Request::Head { name: name.clone() },
+        Request::Get { name: name.clone(), range: None },
+        Request::List { prefix: "log/".into() },
+        Request::Delete { name },
+    ] {
+        let failure = perform(&store, request.clone()).expect_err("refused");
+        assert_eq!(failure.kind, FailureKind::Forbidden, "{request:?}: {failure:?}");
+        let advised = ["allow these credentials", "check the credentials"];
+        assert!(advised.iter().any(|advice| failure.what.contains(advice)), "{failure:?}");
+    }
+    let error =
+        probed(RapidOptions { faults: odds("deny=1"), ..RapidOptions::default() }).expect_err("denied");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
 
 /// One flush confirms all appends before it, and flushes overlap.
@@ -444,6 +502,43 @@ fn appends_in_flight_share_flushes() {
     assert_eq!(order, (0..200).map(|n| (n, true)).collect::<Vec<_>>());
     // One after the other they would take more than 300 ms.
     assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+/// What a flush confirmed is there when a server with a directory is started again; the last handle
+/// still names the writer, and what is finalized stays so.
+#[test]
+fn directory_keeps_what_was_confirmed() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = Some(place.path().to_path_buf());
+    let start = || start(RapidOptions { directory: directory.clone(), ..RapidOptions::default() });
+    let emulator = start();
+    let store = connect(&emulator);
+    let (version, other) = (create(&store, "log/1"), create(&store, "log/2"));
+    append(&store, "log/1", 4096, &[5; 3000]).expect("on its stream");
+    append(&store, "log/2", 4096, b"abc").expect("on its stream");
+    let finalize = Request::Finalize { name: "log/2".into(), version: other.clone(), len: 4099 };
+    perform(&store, finalize).expect("nothing is pending");
+    create(&store, "log/3");
+    perform(&store, Request::Delete { name: "log/3".into() }).expect("there");
+    let listen = emulator.address();
+    let before = emulator.objects();
+    let second = RapidOptions { directory: directory.clone(), ..RapidOptions::default() };
+    let refused = RapidEmulator::start(second).map(drop).expect_err("the directory is in use");
+    assert!(refused.to_string().contains("another emulator has the directory"), "{refused}");
+    drop(emulator);
+    let options = RapidOptions { listen, directory: directory.clone(), ..RapidOptions::default() };
+    let emulator = RapidEmulator::start(options).expect("the port is free");
+    assert_eq!(emulator.objects(), before);
+    append(&store, "log/1", 7096, b"lost").expect_err("its stream has ended with the server");
+    let open = |name: &str, version: &Version, takes_over| {
+        perform(&store, Request::Open { name: name.into(), version: version.clone(), takes_over })
+    };
+    let len = open("log/1", &version, false).expect("its handle").len;
+    assert_eq!(len, 7096);
+    append(&store, "log/1", len, b"more").expect("on the new stream");
+    assert_eq!(open("log/2", &other, true).expect_err("finalized").kind, FailureKind::Refused);
+    let third = create(&store, "log/3");
+    assert!(third.0.parse::<u64>().expect("a number") > other.0.parse().expect("a number"));
 }
 
 #[test]

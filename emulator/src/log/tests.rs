@@ -6,7 +6,7 @@ fn put(key: &str) -> Record {
     Record::Put { bucket: "b".into(), key: key.into(), tag: 1, parts: 1 }
 }
 
-fn reopen(directory: &Path) -> io::Result<(Log, Vec<Record>)> {
+fn reopen(directory: &Path) -> io::Result<(Log<Record>, Vec<Record>)> {
     let mut records = Vec::new();
     let log = Log::open(directory, |record, _| records.push(record))?;
     Ok((log, records))

@@ -87,6 +87,7 @@ impl Appends {
             None => self.take_effect(first),
             Some(RapidFault::Before) => Err(lost()),
             Some(RapidFault::Throttle) => Err(Status::resource_exhausted("too many changes of an object")),
+            Some(RapidFault::Deny) => Err(shared.denied()),
             Some(RapidFault::Expire) => {
                 self.expire(first);
                 Err(taken_over())
@@ -115,11 +116,8 @@ impl Appends {
 
     fn expire(&self, first: &BidiWriteObjectRequest) {
         if let Some(FirstMessage::AppendObjectSpec(spec)) = &first.first_message {
-            let mut objects = self.shared.objects();
-            let next = objects.next();
-            if let Some(object) = objects.all.get_mut(&spec.object) {
-                object.writer = next;
-            }
+            // It is forgotten if that can be kept.
+            let _ = self.shared.objects().expire(&spec.object);
         }
     }
 
@@ -206,6 +204,7 @@ impl Appends {
         let whole = data.content.len();
         match self.shared.draw(RapidStep::Append) {
             Some(RapidFault::Before) => Err(lost()),
+            Some(RapidFault::Deny) => Err(self.shared.denied()),
             Some(RapidFault::Late) => {
                 self.take_late(own.clone(), offset, data.clone());
                 Err(lost())
@@ -218,8 +217,22 @@ impl Appends {
                 flush(&mut self.shared.objects(), whole)?;
                 Err(lost())
             }
-            None => self.shared.objects().append(own, offset, &data.content),
+            None => {
+                self.shared.objects().append(own, offset, &data.content)?;
+                self.persist(own)
+            }
         }
+    }
+
+    /// The service also persists by itself: a server that may be killed, so that blocks are torn.
+    fn persist(&self, own: &Opened) -> Result<(), Status> {
+        if self.shared.options.directory.is_none() || !self.shared.chance() {
+            return Ok(());
+        }
+        let mut objects = self.shared.objects();
+        let object = objects.of_stream(own)?;
+        let end = object.durable.len() + self.shared.below(object.unflushed.len() + 1);
+        objects.flush(own, end).map(drop)
     }
 
     fn take_late(&self, own: Opened, offset: u64, data: ChecksummedData) {
@@ -281,6 +294,7 @@ impl Appends {
         self.shared.rest(wait).await;
         match self.shared.draw(RapidStep::Finalize) {
             Some(RapidFault::Before) => return Err(lost()),
+            Some(RapidFault::Deny) => return Err(self.shared.denied()),
             Some(RapidFault::Late) => {
                 let (shared, own) = (self.shared.clone(), own.clone());
                 tokio::spawn(async move {

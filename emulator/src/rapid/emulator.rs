@@ -16,7 +16,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// A server that runs until it is dropped. Then its port is free, and its objects are gone.
+/// A server that runs until it is dropped. Then its port is free, and its objects are gone unless
+/// it has a directory.
 #[derive(Debug)]
 pub struct RapidEmulator {
     address: SocketAddr,
@@ -29,7 +30,7 @@ impl RapidEmulator {
     /// Starts a server and returns when it accepts connections.
     ///
     /// # Errors
-    /// The address is in use.
+    /// The address is in use; the directory cannot be opened, or another server has it.
     pub fn start(options: RapidOptions) -> io::Result<RapidEmulator> {
         let listener = TcpListener::bind(options.listen)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", options.listen)))?;

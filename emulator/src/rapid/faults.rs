@@ -64,11 +64,13 @@ pub enum RapidFault {
     Redirect,
     /// The handle is no longer known.
     Expire,
+    /// The service refuses the credentials. Nothing happens.
+    Deny,
 }
 
 impl RapidFault {
     /// All faults, with their names on the command line.
-    pub const ALL: [(&'static str, RapidFault); 7] = [
+    pub const ALL: [(&'static str, RapidFault); 8] = [
         ("before", RapidFault::Before),
         ("after", RapidFault::After),
         ("late", RapidFault::Late),
@@ -76,13 +78,14 @@ impl RapidFault {
         ("throttle", RapidFault::Throttle),
         ("redirect", RapidFault::Redirect),
         ("expire", RapidFault::Expire),
+        ("deny", RapidFault::Deny),
     ];
 
     /// Returns whether the fault can strike a step.
     #[must_use]
     pub fn fits(self, step: RapidStep) -> bool {
         match self {
-            RapidFault::Before | RapidFault::After => true,
+            RapidFault::Before | RapidFault::After | RapidFault::Deny => true,
             RapidFault::Late => step.changes(),
             RapidFault::Torn => step == RapidStep::Append,
             RapidFault::Throttle => !matches!(step, RapidStep::Append | RapidStep::Finalize),

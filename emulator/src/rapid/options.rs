@@ -2,6 +2,7 @@
 
 use super::faults::RapidFaults;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -119,6 +120,9 @@ pub struct RapidOptions {
     pub bucket: String,
     /// The storage class that the bucket says it has.
     pub class: String,
+    /// Objects survive the server, and a kill of its process, in this directory. What was not
+    /// flushed is lost then, or a part of it.
+    pub directory: Option<PathBuf>,
     /// How long requests take.
     pub latency: RapidLatency,
     /// What goes wrong.
@@ -128,6 +132,8 @@ pub struct RapidOptions {
     /// Behaves as Google's server for tests: a stream that is open is not revoked, and a generation
     /// of 0 opens the newest object.
     pub as_testbench: bool,
+    /// Refuses to delete an object that is not finalized, as the service did in 2025.
+    pub keeps_open_objects: bool,
     /// Seed of faults and latencies. Their order follows the order in which messages arrive.
     pub seed: u64,
 }
@@ -143,10 +149,12 @@ impl Default for RapidOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             bucket: RapidOptions::BUCKET.into(),
             class: "RAPID".into(),
+            directory: None,
             latency: RapidLatency::None,
             faults: RapidFaults::default(),
             mistakes: Vec::new(),
             as_testbench: false,
+            keeps_open_objects: false,
             seed: 1,
         }
     }

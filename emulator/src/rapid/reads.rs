@@ -57,6 +57,7 @@ impl Shared {
                     return Err(redirected("BidiReadObjectRedirectedError", &error));
                 }
                 Some(RapidFault::Throttle) => return Err(Status::resource_exhausted("too many reads")),
+                Some(RapidFault::Deny) => return Err(self.denied()),
                 Some(RapidFault::Redirect) | None => {}
                 Some(_) => return Err(lost()),
             }
@@ -138,6 +139,7 @@ impl Shared {
         self.rest(wait).await;
         match self.draw(RapidStep::List) {
             Some(RapidFault::Throttle) => return Err(Status::resource_exhausted("too many lists")),
+            Some(RapidFault::Deny) => return Err(self.denied()),
             Some(_) => return Err(lost()),
             None => {}
         }
@@ -164,16 +166,14 @@ impl Shared {
         let fault = self.draw(RapidStep::Delete);
         match fault {
             Some(RapidFault::Throttle) => return Err(Status::resource_exhausted("too many deletes")),
+            Some(RapidFault::Deny) => return Err(self.denied()),
             Some(RapidFault::Before) => return Err(lost()),
             _ => {}
         }
-        let removed = self.objects().all.remove(&request.object);
-        if let Some(object) = &removed {
-            object.revoked.notify_waiters();
-        }
+        let removed = self.objects().delete(&request.object);
         match fault {
             Some(_) => Err(lost()),
-            None => removed.map(|_| Empty {}).ok_or_else(|| absent(&request.object)),
+            None => removed.map(|()| Empty {}),
         }
     }
 }

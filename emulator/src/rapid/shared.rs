@@ -24,9 +24,9 @@ pub(super) struct Shared {
 
 impl Shared {
     /// # Errors
-    /// The system refuses a thread.
+    /// The system refuses a thread; the directory cannot be opened.
     pub fn new(options: RapidOptions) -> io::Result<Shared> {
-        let objects = Mutex::new(Objects::new(&options));
+        let objects = Mutex::new(Objects::open_store(&options)?);
         let random = Mutex::new((fastrand::Rng::with_seed(options.seed), options.faults.clone()));
         let timer = Timer::start()?;
         Ok(Shared { options, objects, random, timer, counts: Mutex::default() })
@@ -67,6 +67,14 @@ impl Shared {
 
     pub fn chance(&self) -> bool {
         self.random().0.bool()
+    }
+
+    /// Returns the refusal of credentials: they may have expired, or lack a permission.
+    pub fn denied(&self) -> Status {
+        match self.chance() {
+            true => Status::permission_denied("the caller lacks a permission for this bucket"),
+            false => Status::unauthenticated("the credentials have expired"),
+        }
     }
 
     pub fn below(&self, end: usize) -> usize {
