@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const COUNTER: &[u8] = b"counter";
 
-fn start(options: RapidOptions) -> RapidEmulator {
+pub fn start(options: RapidOptions) -> RapidEmulator {
     RapidEmulator::start(options).expect("a free port")
 }
 
@@ -87,7 +87,7 @@ fn check(db: &Database, context: &str) -> u32 {
     counter
 }
 
-fn odds(faults: &str) -> RapidFaults {
+pub fn odds(faults: &str) -> RapidFaults {
     faults.parse().expect("faults")
 }
 
@@ -590,6 +590,8 @@ fn probe_refuses_a_server_that_breaks_a_promise() {
     for (mistakes, shown) in [
         (vec![RapidMistake::IgnoresGeneration], "ignores the generation"),
         (vec![RapidMistake::FinalizesShort], "when it finalizes"),
+        (vec![RapidMistake::AppendsAgain], "appends what it has already"),
+        (vec![RapidMistake::IgnoresGap], "ignores the offset of an append"),
         (vec![RapidMistake::NoRevocation, RapidMistake::AppendsAfterFinalize], "finalized object grow"),
     ] {
         let error = probed(RapidOptions { mistakes, ..RapidOptions::default() }).expect_err(shown);

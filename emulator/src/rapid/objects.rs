@@ -288,9 +288,11 @@ impl Objects {
     /// Takes data on a stream. What lies below the end is taken for a repetition.
     pub fn append(&mut self, own: &Opened, offset: u64, data: &Bytes) -> Result<(), Status> {
         let ignores_gap = self.makes(RapidMistake::IgnoresGap);
+        let appends_again = self.makes(RapidMistake::AppendsAgain);
         let object = self.of_stream(own)?;
         let end = (object.durable.len() + object.unflushed.len()) as u64;
         let known = match end.checked_sub(offset) {
+            Some(_) if appends_again => 0,
             Some(known) => (known as usize).min(data.len()),
             None if ignores_gap => 0,
             None => {

@@ -83,18 +83,21 @@ pub enum RapidMistake {
     IgnoresGap,
     /// An object is created although there is one.
     IgnoresGeneration,
+    /// An append that comes again is appended again.
+    AppendsAgain,
     /// The last byte of an object is lost when it is finalized.
     FinalizesShort,
 }
 
 impl RapidMistake {
     /// All of them, with their names on the command line.
-    pub const ALL: [(&'static str, RapidMistake); 6] = [
+    pub const ALL: [(&'static str, RapidMistake); 7] = [
         ("no-revocation", RapidMistake::NoRevocation),
         ("appends-after-finalize", RapidMistake::AppendsAfterFinalize),
         ("unflushed-reported", RapidMistake::UnflushedReported),
         ("ignores-gap", RapidMistake::IgnoresGap),
         ("ignores-generation", RapidMistake::IgnoresGeneration),
+        ("appends-again", RapidMistake::AppendsAgain),
         ("finalizes-short", RapidMistake::FinalizesShort),
     ];
 }

@@ -21,7 +21,7 @@ use trial::{PATIENCE, try_until_clear};
 
 /// Finds out what `store` really does, with about 18 requests on two objects `probe/<random>/...`,
 /// which it removes. Returns the store's facts; `appends` is false if the store has no appends and
-/// says so. Where appends go over streams, about 12 requests more, on an object `probe/log-...`.
+/// says so. Where appends go over streams, about 18 requests more, on two objects `probe/log-...`.
 ///
 /// A failure that proves nothing (a timeout, a lost connection, a throttled request) starts the
 /// probe again with another name, for up to half a minute; so does a refusal, twice.

@@ -5,14 +5,20 @@
 
 use super::super::request::{FailureKind, Reply, Request, Version};
 use super::super::store::{ObjectStore, perform};
-use super::super::waiting::wait_for_all;
+use super::super::waiting::{wait_at_most, wait_for_all};
 use super::trial::{Answer, IS_STALE, Stop, Trial};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 
 const CREATED: &[u8] = b"created by the probe of QuenchDB, over a stream";
 const APPENDED: [&[u8]; 2] = [b", and appended to", b", twice at the same time"];
 const WRONG: &[u8] = b"APPENDED ALTHOUGH IT HAD TO BE REFUSED";
+
+/// Between the end of an object and an append that is to be refused.
+const GAP_BYTES: u64 = 100;
+/// A refusal comes at once. A server that appends at the end confirms less than was sent.
+const GAP_ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// One pass over all promises of streams.
 pub(super) struct StreamPromises<'a> {
@@ -31,6 +37,8 @@ impl<'a> StreamPromises<'a> {
     pub(super) fn run(&self) -> Result<(), Stop> {
         let version = self.create()?;
         let len = self.append_twice()?;
+        self.repeat(len)?;
+        self.refuse_gap()?;
         self.end_by_another(&version, len)?;
         self.refuse_all(&version, len)?;
         self.read_whole()?;
@@ -89,6 +97,50 @@ impl<'a> StreamPromises<'a> {
             })?;
         }
         Ok(offset)
+    }
+
+    /// Sends the second append again. Nothing may be added, because its bytes are there: a lost
+    /// stream may leave a copy of an append that arrives after the next one.
+    fn repeat(&self, len: u64) -> Result<(), Stop> {
+        let (name, body) = (self.name.clone(), Bytes::from_static(APPENDED[1]));
+        let offset = len - body.len() as u64;
+        let outcome = self.trial.send(Request::Append { name, offset, body, version: None });
+        if self.done(Request::Head { name: self.name.clone() }, "a head")?.len != len {
+            let shown = "an append that was sent again made the object longer";
+            return Err(self.trial.breaks("appends what it has already", shown));
+        }
+        match outcome {
+            // Whether it is refused does not matter.
+            Ok(_) => Ok(()),
+            Err(failure) if failure.kind == FailureKind::Refused => Ok(()),
+            Err(failure) => Err(Stop::Unclear(failure)),
+        }
+    }
+
+    /// Appends behind the end of another object. Otherwise a block would come into the place of an
+    /// earlier one that was lost with its stream.
+    fn refuse_gap(&self) -> Result<(), Stop> {
+        let name = self.trial.name_in_log("gap");
+        let create = Request::Create { name: name.clone(), body: Bytes::from_static(CREATED) };
+        self.done(create, "the creation of an object that takes appends")?;
+        let (len, body) = (CREATED.len() as u64, Bytes::from_static(WRONG));
+        let gap = Request::Append { name: name.clone(), offset: len + GAP_BYTES, body, version: None };
+        let outcome = wait_at_most(GAP_ANSWER_MAX, |done| self.trial.store.start(gap, done));
+        let is_longer = self.done(Request::Head { name: name.clone() }, "a head")?.len != len;
+        match outcome {
+            _ if is_longer => {
+                let shown = "an append behind the end of an object became a part of it";
+                return Err(self.trial.breaks("ignores the offset of an append", shown));
+            }
+            Some(Ok(_)) => {
+                let shown = "an append behind the end of an object was confirmed";
+                return Err(self.trial.breaks("confirms what it does not keep", shown));
+            }
+            Some(Err(failure)) if failure.kind == FailureKind::Refused => {}
+            Some(Err(failure)) => return Err(Stop::Unclear(failure)),
+            None => return Err(self.trial.fails("an append behind the end", "it is not answered")),
+        }
+        self.done(Request::Delete { name }, "a delete").map(drop)
     }
 
     /// Another client takes the object over and finalizes it.

@@ -57,7 +57,8 @@ pub(super) struct Lane {
 
 /// What a lane's stream is to do.
 pub(super) enum Command {
-    /// Adds bytes at the end of what was sent.
+    /// Adds bytes at the end of what was sent; elsewhere only if nothing is pending, to see what
+    /// the service says.
     Append { offset: u64, body: Bytes, done: Ended },
     /// Ends the object for ever. Nothing may be pending.
     Finalize { len: u64, ended: oneshot::Sender<Outcome> },
@@ -221,9 +222,19 @@ impl Stream {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Append { offset, done, .. } if offset != self.state.sent => {
+            Command::Append { offset, done, .. } if offset != self.state.sent && self.state.is_waiting() => {
                 let why = format!("the offset is {offset}, and {} bytes were sent", self.state.sent);
                 done.call(Err(self.say(FailureKind::Again, &why)));
+            }
+            // A repetition, or one behind a gap: the service is to judge it.
+            Command::Append { offset, body, done } if offset != self.state.sent => {
+                let (write_offset, end) = (offset as i64, offset + body.len() as u64);
+                let checksummed_data = Some(ChecksummedData::new(body));
+                let message = BidiWriteObjectRequest { write_offset, checksummed_data, ..Default::default() };
+                self.state.held = Some(message);
+                self.state.sent = self.state.sent.max(end);
+                self.state.is_unflushed = true;
+                self.state.pending.push_back(Sent { end: self.state.sent, done });
             }
             Command::Append { body, done, .. } => {
                 for start in (0..body.len()).step_by(DATA_BYTES_MAX) {
