@@ -4,6 +4,7 @@ mod database;
 mod faults;
 mod probe;
 mod rapid;
+mod rapid_contention;
 mod requests;
 mod restart;
 mod support;

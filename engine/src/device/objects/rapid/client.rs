@@ -17,8 +17,7 @@ use super::stream::{length, reply_of};
 use crate::base::{Error, Result};
 use bytes::{Bytes, BytesMut};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tonic::{Code, Status};
@@ -39,8 +38,8 @@ pub struct RapidStore {
     place: Place,
     url: ObjectUrl,
     options: CloudOptions,
-    /// The bucket's description says that it is zonal.
-    says_zonal: Arc<AtomicBool>,
+    /// Where the bucket is, if its description says that it is zonal.
+    zone: Arc<OnceLock<String>>,
 }
 
 /// The requests of one database.
@@ -79,22 +78,23 @@ impl RapidStore {
             threads: options.threads,
         };
         let lanes: Arc<Lanes> = Arc::default();
-        let says_zonal: Arc<AtomicBool> = Arc::default();
-        let zonal = says_zonal.clone();
+        let zone: Arc<OnceLock<String>> = Arc::default();
+        let described = zone.clone();
         let shared = lanes.clone();
         let (own, options_of_own) = (url.clone(), options.clone());
         let (url, options) = (url.clone(), options.clone());
         let connect: Connect<Rapid> = Box::new(move || {
             let (url, options, lanes) = (url.clone(), options.clone(), shared.clone());
-            let zonal = zonal.clone();
+            let described = described.clone();
             Box::pin(async move {
                 let connection = Connection::new(&url, &options)?;
                 connection.find_credentials().await.map_err(|error| {
                     let why = super::super::client::root(&error);
                     Error::invalid(format!("there are no credentials for {url}: {why}")).with_advice(ADVICE)
                 })?;
-                if check_class(&url, &connection).await? {
-                    zonal.store(true, Ordering::Relaxed);
+                if let Some(zone) = check_class(&url, &connection).await? {
+                    // Another connection may have found it.
+                    let _ = described.set(zone);
                 }
                 Ok(Rapid { connection, lanes })
             })
@@ -102,14 +102,20 @@ impl RapidStore {
         let client = Client::connect(facts, effort, ADVICE, connect)?;
         let facts = client.facts();
         let place = Place { bucket: facts.name, endpoint: facts.endpoint };
-        Ok(RapidStore { client, lanes, place, url: own, options: options_of_own, says_zonal })
+        Ok(RapidStore { client, lanes, place, url: own, options: options_of_own, zone })
+    }
+
+    /// Returns where the bucket is, if its description may be read and says that it is zonal.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        self.zone.get().map(String::as_str)
     }
 }
 
 /// Returns whether the description of a bucket says that it is zonal.
 pub fn is_zonal(url: &ObjectUrl) -> bool {
     let store = RapidStore::connect(url, &CloudOptions::default());
-    store.is_ok_and(|store| store.says_zonal.load(Ordering::Relaxed))
+    store.is_ok_and(|store| store.zone().is_some())
 }
 
 impl ObjectStore for RapidStore {
@@ -133,9 +139,9 @@ impl ObjectStore for RapidStore {
     }
 }
 
-/// Refuses a bucket that says that it is not zonal. Returns whether the bucket says that it is;
-/// what its description does not say, the probe finds out.
-async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<bool> {
+/// Refuses a bucket that says that it is not zonal. Returns where the bucket is, if it says that it
+/// is zonal; what its description does not say, the probe finds out.
+async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<Option<String>> {
     let message = GetBucketRequest { name: connection.bucket.clone() };
     let described = connection.unary("GetBucket", (RequestKind::Head, ""), message);
     let bucket: Bucket = match tokio::time::timeout(DESCRIBE_MAX, described).await {
@@ -145,10 +151,10 @@ async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<bool> {
             return Err(Error::invalid(what).with_advice("create the bucket, or correct its name"));
         }
         // Without the permission, or at a time without an answer, the probe says more.
-        _ => return Ok(false),
+        _ => return Ok(None),
     };
     if bucket.storage_class.eq_ignore_ascii_case(RAPID_CLASS) {
-        return Ok(true);
+        return Ok(Some(bucket.location));
     }
     let what = format!(
         "the bucket {} is not zonal: its class is {}, and `rest=` needs the class {RAPID_CLASS}",
