@@ -35,6 +35,7 @@ enum Store {
 #[command(after_help = "\
 Examples:
   quench emulate gcs-rapid --model gcs-rapid    prints what to set, and runs until Ctrl-C
+  quench emulate gcs-rapid --directory /tmp/log keeps objects for the next emulator
   quench emulate gcs-rapid --faults torn=0.02,late=0.01,expire=0.05
 
 It has the log of a database. Everything else goes to a regional bucket, or to a directory:
@@ -45,12 +46,16 @@ Faults (probability of each step that they fit):
   late, torn          the effect comes later; a part of an append takes effect
   throttle, redirect  the service asks for fewer requests; the stream is to be opened elsewhere
   expire              the handle of a writer is no longer known
+  deny                the service refuses the credentials, and nothing happens
 
-Objects are in memory only.")]
+A directory survives a kill of this process, not a power cut. What was not flushed is lost then, or a part of it.")]
 struct RapidArgs {
     /// Address; port 0 chooses a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Keep objects in memory, and in this directory for the next emulator
+    #[arg(long)]
+    directory: Option<PathBuf>,
     /// How long requests take: none, gcs-rapid
     #[arg(long, default_value = "none")]
     model: RapidLatency,
@@ -69,6 +74,9 @@ struct RapidArgs {
     /// Behave as Google's server for tests, which does not revoke a stream that is open
     #[arg(long)]
     as_testbench: bool,
+    /// Refuse to delete an object that is not finalized, as the service did in 2025
+    #[arg(long)]
+    keeps_open_objects: bool,
 }
 
 /// `quench emulate s3`
@@ -145,9 +153,18 @@ fn until_signal() -> (Arc<UntilSignal>, Receiver<()>) {
 }
 
 fn run_rapid(args: RapidArgs, json: bool) -> Result<Outcome> {
-    let RapidArgs { listen, model: latency, faults, seed, bucket, mistakes, as_testbench } = args;
-    let defaults = RapidOptions::default();
-    let options = RapidOptions { listen, latency, faults, seed, bucket, mistakes, as_testbench, ..defaults };
+    let options = RapidOptions {
+        listen: args.listen,
+        directory: args.directory,
+        latency: args.model,
+        faults: args.faults,
+        seed: args.seed,
+        bucket: args.bucket,
+        mistakes: args.mistakes,
+        as_testbench: args.as_testbench,
+        keeps_open_objects: args.keeps_open_objects,
+        ..RapidOptions::default()
+    };
     let bucket = options.bucket.clone();
     let (_until_signal, ended) = until_signal();
     let emulator = RapidEmulator::start(options)?;

@@ -51,6 +51,12 @@ impl Server {
         endpoint.expect("an endpoint").1.trim_start_matches("http://").to_string()
     }
 
+    /// Returns host and port of a zonal bucket.
+    pub fn rapid_address(&self) -> String {
+        let endpoint = self.environment.iter().find(|(name, _)| name == "STORAGE_EMULATOR_HOST_GRPC");
+        endpoint.expect("an address").1.clone()
+    }
+
     /// Returns a command that finds the server.
     pub fn quench(&self, arguments: &[&str]) -> Command {
         let mut command = quench(arguments);

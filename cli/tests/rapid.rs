@@ -2,8 +2,11 @@
 
 use crate::emulator::Server;
 use crate::support::*;
+use quenchdb::internals::base::depth::some;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::Duration;
 
 /// Returns the URL of a database with everything but the log in a directory.
 fn url(rest: &std::path::Path, name: &str) -> String {
@@ -43,6 +46,36 @@ fn writers_are_killed_beside_faults_of_a_zonal_bucket() {
     }
 }
 
+/// The node is killed again and again, and so is the service, which keeps what it has confirmed.
+#[test]
+fn torture_with_kills_of_the_zonal_bucket_loses_nothing() {
+    let (dir, kept) = (directory(), directory());
+    let faults = "before=0.01,after=0.01,torn=0.02,late=0.01,redirect=0.02,expire=0.03";
+    let place = ["--directory", text(kept.path()), "--faults", faults];
+    let rivals = ["--rivals", "2"];
+    for (preset, more) in some(&[("auto", &[][..]), ("pipelined", &[]), ("autonomous", &rivals)], 1) {
+        let mut server = Server::start_store("gcs-rapid", &place);
+        let address = server.rapid_address();
+        let url = url(dir.path(), preset);
+        let arguments = ["torture", &url, "--seconds", "6", "--preset", preset, "--json"];
+        let mut torture = server.quench(&[&arguments[..], more].concat());
+        let torture = torture.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(1_200));
+            drop(server);
+            server = Server::start_store("gcs-rapid", &[&place[..], &["--listen", &address]].concat());
+        }
+        let output = torture.wait_with_output().expect("ends");
+        expect_code(&output, 0);
+        let report = json(&output);
+        let (kills, acknowledged) = (&report["kills"], &report["acknowledged"]);
+        assert!(kills.as_u64() > Some(0) || !more.is_empty(), "{report}");
+        assert!(acknowledged.as_u64() > Some(0), "{report}");
+        assert_eq!((&report["lost"], &report["violations"]), (&0.into(), &0.into()), "{report}");
+        eprintln!("{preset}: {kills} kills, {acknowledged} acknowledged commits, none lost");
+    }
+}
+
 /// A server that refuses each request, as a zonal bucket does those of the JSON interface.
 fn refusing() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -68,8 +101,18 @@ fn zonal_buckets_are_told_from_others() {
         expect_code(&output, 2);
         String::from_utf8(output.stderr).expect("text")
     };
-    let said = refused(&["probe", "gs://quench-zonal/a"]);
-    assert!(said.contains("is zonal") && said.contains("?rest=gs://BUCKET/PREFIX"), "{said}");
+    for arguments in [
+        &["probe", "gs://quench-zonal/a"][..],
+        &["put", "gs://quench-zonal/a", "t", "alice", "1"],
+        &["get", "gs://quench-zonal/a", "t", "alice"],
+        &["verify", "gs://quench-zonal/a"],
+        &["objects", "gs://quench-zonal/a"],
+    ] {
+        let said = refused(arguments);
+        let form = "name a regional bucket for the rest: gs://quench-zonal/";
+        assert!(said.contains("the bucket quench-zonal is zonal") && said.contains(form), "{said}");
+        assert!(said.contains("?rest=gs://BUCKET/PREFIX"), "{said}");
+    }
     let rest = text(dir.path());
     let put = |place: &str| refused(&["put", place, "t", "a", "1"]);
     let said = put(&format!("gs://no-such/a?rest=file://{rest}/a"));
