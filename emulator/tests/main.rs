@@ -5,6 +5,7 @@ mod faults;
 mod probe;
 mod rapid;
 mod rapid_contention;
+mod rapid_ends;
 mod requests;
 mod restart;
 mod support;
