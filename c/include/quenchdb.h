@@ -1112,9 +1112,10 @@ int quench_ask_statistics(const char *path,
 /* ---- Standbys: copies that follow another process, for reading and for taking over ---- */
 
 /**
- * Opens a standby of the database at a URL of a store of objects: a copy for reading that follows
- * the log of the process that writes, and that can take its place. The settings are those of the
- * copy and of quench_standby_promote.
+ * Opens a standby of the database in a directory, at the URL of a store of objects, or in several
+ * of them: a copy for reading that follows the log of the process that writes, and that can take
+ * its place. The settings are those of the copy and of quench_standby_promote, which fails with
+ * QUENCH_BUSY while another process has the directory open.
  * Threads: any; so for all functions of standbys, also while others use the standby.
  */
 int quench_open_standby(const char *path,

@@ -46,9 +46,10 @@ fn has_ended() -> quenchdb::Error {
     quenchdb::Error::invalid("the standby has ended").with_advice("open it again")
 }
 
-/// Opens a standby of the database at a URL of a store of objects: a copy for reading that follows
-/// the log of the process that writes, and that can take its place. The settings are those of the
-/// copy and of quench_standby_promote.
+/// Opens a standby of the database in a directory, at the URL of a store of objects, or in several
+/// of them: a copy for reading that follows the log of the process that writes, and that can take
+/// its place. The settings are those of the copy and of quench_standby_promote, which fails with
+/// QUENCH_BUSY while another process has the directory open.
 /// Threads: any; so for all functions of standbys, also while others use the standby.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_open_standby(

@@ -187,8 +187,9 @@ def open_in_memory(**settings: Unpack[Settings]) -> Database:
 def open_standby(path: Path, **settings: Unpack[Settings]) -> Standby:
     """Opens a standby: a copy for reading that follows the process that writes, and can take its place.
 
-    ``path`` is the URL of a store of objects. The settings are those of the copy, and of
-    ``Standby.promote``.
+    ``path`` is a directory, the URL of a store of objects, or a list of URLs with commas. The settings
+    are those of the copy, and of ``Standby.promote``, which raises ``BusyError`` while another process
+    has the directory open.
     """
     from ._standby import Standby
 

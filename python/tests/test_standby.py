@@ -58,10 +58,35 @@ def test_standby_follows_and_takes_over(tmp_path: Path) -> None:
                 mine["alice"]
 
 
-def test_standby_of_a_directory_is_refused(tmp_path: Path) -> None:
-    quenchdb.open(tmp_path / "db").close()
-    with pytest.raises(quenchdb.UnsupportedError):
-        quenchdb.open_standby(tmp_path / "db")
+def test_standby_of_a_directory_takes_over_after_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with quenchdb.open(path) as db:
+        db.table("users")[b"alice"] = b"1"
+        with quenchdb.open_standby(path) as standby:
+            assert standby.wait_for(db.snapshot().csn, timeout=SECONDS)
+            assert standby.snapshot()["users"][b"alice"] == b"1"
+            with pytest.raises(quenchdb.BusyError):
+                standby.promote()
+        standby = quenchdb.open_standby(path)
+        db["users"][b"bob"] = b"2"
+        assert standby.wait_for(db.snapshot().csn, timeout=SECONDS)
+    with standby.promote() as promoted:
+        assert dict(promoted["users"]) == {b"alice": b"1", b"bob": b"2"}
+        promoted["users"][b"carol"] = b"3"
+
+
+def test_standby_of_three_buckets_takes_over(tmp_path: Path) -> None:
+    url = ",".join(f"file://{tmp_path / name}" for name in "abc")
+    with pytest.raises((quenchdb.FencedError, quenchdb.OutcomeUnknownError)), quenchdb.open(url) as db:
+        users = db.table("users")
+        standby = quenchdb.open_standby(url)
+        users[b"alice"] = b"1"
+        assert standby.wait_for(db.snapshot().csn, timeout=SECONDS)
+        assert standby.snapshot()["users"][b"alice"] == b"1"
+        with standby.promote() as promoted:
+            assert dict(promoted["users"]) == {b"alice": b"1"}
+            promoted["users"][b"bob"] = b"2"
+            users[b"carol"] = b"3"
 
 
 def test_standby_closes_while_threads_use_it(tmp_path: Path) -> None:

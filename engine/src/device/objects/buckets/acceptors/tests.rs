@@ -34,7 +34,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_older_body_of_a_repair_does_not_take_the_place_of_a_newer_one() {
+fn a_repair_does_not_displace_the_next_manifest() {
     let (clients, acceptors, first) = claimed();
     let generation = |generation| Body { generation, ..first.clone() };
     assert_eq!(acceptors.accept(&generation(2)).expect("no fault"), None);
