@@ -17,6 +17,8 @@ pub struct ObjectsConfig {
     pub options: Options,
     /// Buckets: one, or three.
     pub zones: usize,
+    /// Whether a standby follows each run, and may be promoted.
+    pub is_followed: bool,
     /// Odds of each kind of fault, out of 1000 requests.
     pub odds: Vec<(FaultKind, u64)>,
 }
@@ -57,8 +59,10 @@ impl ObjectsConfig {
         let most = one_of(&mut random, &[0, 10, 60]);
         let kinds = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied);
         let odds = kinds.map(|kind| (kind, random.below(most + 1))).collect();
-        let zones = if seed >= super::SEVERAL_SEED { super::zones::ZONES } else { 1 };
-        ObjectsConfig { base, store, options, zones, odds }
+        let is_followed = seed >= super::FOLLOWED_SEED;
+        let is_in_several = seed >= super::SEVERAL_SEED && (!is_followed || seed % 2 == 1);
+        let zones = if is_in_several { super::zones::ZONES } else { 1 };
+        ObjectsConfig { base, store, options, zones, is_followed, odds }
     }
 
     /// The settings of a later run.

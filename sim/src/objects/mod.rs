@@ -3,12 +3,14 @@
 //!
 //! A crash ends all machines. Nothing of them is left: the next run has another client, and what
 //! the store has. Requests that were in flight take effect then, later, or never. In some runs a
-//! second machine takes the database over while the first one works.
+//! second machine takes the database over while the first one works. In some seeds a standby
+//! follows, and the second machine promotes one.
 //!
 //! Threads do not panic here: a panic inside the device may leave a write without an outcome.
 
 mod zones;
 mod config;
+mod standby;
 mod run;
 
 use crate::config::PlannedFault;
@@ -28,6 +30,8 @@ use std::ops::Range;
 pub const FIRST_SEED: u64 = 1_000_000_000;
 /// Seeds from this one on run in three buckets.
 pub const SEVERAL_SEED: u64 = 2_000_000_000;
+/// Seeds from this one on have a standby: the even ones in a bucket, the odd ones in three.
+pub const FOLLOWED_SEED: u64 = 3_000_000_000;
 /// For this many seeds on a disk one runs on a store of objects, or in several buckets.
 const SEEDS_ON_A_DISK: u64 = 8;
 const SEEDS_IN_ONE: u64 = 32;
@@ -112,7 +116,9 @@ impl History<'_> {
         let takeover = is_taken_over.then(|| {
             script.fault = PlannedFault::Takeover;
             let settings = self.config.other_protocol(&mut self.random);
-            Takeover::any(&script, settings, &mut self.random)
+            let takeover = Takeover::any(&script, settings, &mut self.random);
+            let promotes = self.config.is_followed && takeover.script.seed.is_multiple_of(2);
+            Takeover { promotes, ..takeover }
         });
         say(&mut self.printer, || format!("run: {script:?}\n{takeover:?}"));
         let trace = script.trace.clone();

@@ -1,6 +1,7 @@
 //! One run of a database in a store of objects, perhaps with a second machine that takes it over.
 
 use super::config::ObjectsConfig;
+use super::standby::{self, Watcher, opened};
 use super::zones;
 use crate::config::PlannedFault;
 use crate::figures::Figures;
@@ -16,7 +17,7 @@ use quenchdb::internals::device::objects::simulated::{SimulatedClient, Simulated
 use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore};
 use quenchdb::internals::sync::simulation;
 use quenchdb::internals::sync::{Mutex, thread};
-use quenchdb::{Database, Result, Settings};
+use quenchdb::{Database, Result, Settings, Standby};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Takeover {
     pub stall: Stall,
     /// Whether the first machine continues before the second one has worked; otherwise after.
     pub ends_early: bool,
+    /// Whether the second machine promotes a standby.
+    pub promotes: bool,
 }
 
 /// What happens to the first machine when the second one begins.
@@ -115,6 +118,11 @@ impl Machine {
         Database::builder().settings(settings.clone()).storage(self.storage.clone()).open("objects")
     }
 
+    fn follow(&self, settings: &Settings, context: &str) -> Option<Standby> {
+        let builder = Database::builder().settings(settings.clone()).storage(self.storage.clone());
+        opened(builder.open_standby("objects"), context)
+    }
+
     /// Ends the machine; its threads find out.
     fn stop(&self, db: Database) {
         self.clients.iter().for_each(|client| client.stop());
@@ -170,15 +178,26 @@ fn execute_simulated(
     note("the database is open");
     machine.trouble(script.seed, figures);
     record.found = Some(script.known.judge(&db, &script.context));
+    let watcher = config.is_followed.then(|| {
+        let (machine, settings) = (Machine::connect(store, config), script.settings.clone());
+        let context = script.context.clone();
+        Watcher::start(&script, medium.clone(), move || machine.follow(&settings, &context))
+    });
     let successor = takeover.map(|takeover| Successor::start(store, config, &machine, takeover));
     let done = Tables::of(&db, script.tight)
         .map(|tables| work_together(&db, &medium, &script, record.found.as_ref(), tables, figures))
         .unwrap_or_default();
     count_paths(&db, figures);
+    let shown = watcher.map_or_else(Vec::new, |watcher| watcher.end(figures));
     record.end(db, done, &*medium, &script, |db| machine.stop(db), figures);
+    // What a standby has shown must survive. The transactions of the second machine have a later
+    // number.
+    let (shown, later): (Vec<_>, Vec<_>) = shown.into_iter().partition(|(_, id)| id[0] <= script.number);
+    record.acknowledged.extend(shown);
     let mut records = vec![record];
     if let Some(successor) = successor {
-        let next = successor.end(&script.known, &records[0], figures);
+        let mut next = successor.end(&script.known, &records[0], figures);
+        next.acknowledged.extend(later);
         records.push(next);
     }
     records
@@ -234,18 +253,29 @@ fn take_over(
     first: &Machine,
     takeover: &Takeover,
 ) -> Outcome {
-    let Takeover { script, after, stall, ends_early } = takeover;
+    let Takeover { script, after, stall, ends_early, promotes } = takeover;
     let medium: Arc<dyn Medium> = Arc::new(store.clone());
     let mut record = RunRecord { trace: script.trace.clone(), ..RunRecord::default() };
+    let follow = |machine: Machine| Some((machine.follow(&script.settings, &script.context)?, machine));
+    let followed = promotes.then(|| Machine::connect(store, config)).and_then(follow);
     thread::sleep(*after);
     script.trace.note(&*medium, "successor", format_args!("claims the database; stall: {stall:?}"));
     stall.begin(&first.clients);
-    let machine = Machine::connect(store, config);
-    let db = machine.open(&script.settings).unwrap_or_else(|error| panic!("{}: {error}", script.context));
+    let is_promoted = followed.is_some();
+    let (machine, db) = match followed {
+        Some((standby, machine)) => (machine, standby.promote()),
+        None => {
+            let machine = Machine::connect(store, config);
+            let db = machine.open(&script.settings);
+            (machine, db)
+        }
+    };
+    let db = db.unwrap_or_else(|error| panic!("{}: {error}", script.context));
     record.opened_at = Some(store.changes());
     script.trace.note(&*medium, "successor", "the database is open");
     let mut figures = Figures::default();
     figures.passed(TAKEOVERS, 1);
+    figures.passed(standby::PROMOTIONS, u64::from(is_promoted));
     let (content, tables) = (content(&db), db.tables());
     let report = db.verify(None).unwrap_or_else(|error| panic!("{}: {error}", script.context));
     assert!(report.problems.is_empty(), "{}: {:?}", script.context, report.problems);
@@ -282,6 +312,7 @@ impl Takeover {
             after: Duration::from_micros(random.below(1 << bits)),
             stall: crate::config::one_of(random, &Stall::ALL),
             ends_early: random.chance(1, 2),
+            promotes: false,
         }
     }
 }

@@ -8,6 +8,8 @@
 //!    pages of 4 KiB that is 16 MiB for each GiB of the database. What stays is [`AdoptedPages`].
 //! 4. Tables must be those of the checkpoint, because a copy may number and call others otherwise.
 //!    The log of a database with change history is needed as a whole.
+//! 5. A long transaction may have chunks at or below the checkpoint, and commit above it. The copy
+//!    has not read them, so recovery needs them from the log.
 
 use super::copy::{Copy, FollowingCopy};
 use crate::api::open::Handover;
@@ -33,7 +35,9 @@ pub(super) fn begin(following: FollowingCopy, settings: &Settings) -> Option<Han
     // In a directory what was found may have to be appended again.
     let overlay = following.copy.pinned()?.clone();
     let is_whole = following.csn == following.tail.csn();
-    if !is_whole || following.has_other_tables || settings.change_history_bytes > 0 {
+    let base = &following.copy.base;
+    let has_chunks_below = base.covered < base.checkpoint;
+    if !is_whole || has_chunks_below || following.has_other_tables || settings.change_history_bytes > 0 {
         return None;
     }
     let (copy, log) = (following.copy.clone(), following.tail.into_read_log());
