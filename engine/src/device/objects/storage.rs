@@ -290,6 +290,9 @@ impl Shared {
         let is_ours = |name: &str| ["probe/", "pins/"].iter().any(|prefix| name.starts_with(prefix));
         match listed.iter().find(|object| !is_ours(&object.name)) {
             None => Ok(()),
+            // A list is not of one moment: another process may have created a database while it was
+            // made.
+            Some(_) if look_up(&*self.store, self.options.patience)?.is_some() => Ok(()),
             Some(object) => {
                 let is_ours = |prefix: &&str| object.name.starts_with(prefix);
                 let error = match ["log/", "pages/", "files/"].iter().any(is_ours) {

@@ -1,5 +1,6 @@
 //! Databases in a small store in memory: takeovers, evictions, checkpoints.
 
+mod creation;
 mod log_reads;
 mod many_writers;
 pub(super) mod memory_store;
