@@ -3,9 +3,9 @@
 use crate::emulator::{DIRECTORY_BUCKET, Server};
 use crate::support::*;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 /// A child that is killed when it is dropped.
@@ -39,6 +39,28 @@ fn ask(address: &str) -> String {
     answer
 }
 
+/// Starts to follow a database, and puts three rows meanwhile. Returns when they are shown, with
+/// the rest of what the follower prints.
+fn follow_three_puts(server: &Server, url: &str, more: &[&str]) -> (Killed, Lines<BufReader<ChildStdout>>) {
+    let arguments = [&["follow", url, "--json", "--every", "0.1"], more].concat();
+    let mut child = Killed(server.quench(&arguments).stdout(Stdio::piped()).spawn().expect("starts"));
+    let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines();
+    let mut next = || json_of(&lines.next().expect("a line").expect("text"));
+    let first = next()["csn"].as_u64().expect("a CSN");
+    for number in 0..3 {
+        server.run(&["put", url, "t", &format!("key {number}"), "1"], 0);
+    }
+    let begun = Instant::now();
+    loop {
+        let line = next();
+        if line["csn"].as_u64().is_some_and(|csn| csn >= first + 3) && line["lag_csns"] == 0 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{line}");
+    }
+    (child, lines)
+}
+
 #[test]
 fn follow_prints_the_csn_of_another_process() {
     let server = Server::start(&[]);
@@ -48,22 +70,7 @@ fn follow_prints_the_csn_of_another_process() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("known").to_string();
         drop(free);
-        let arguments = ["follow", &url, "--json", "--every", "0.1", "--serve-metrics", &address];
-        let mut child = Killed(server.quench(&arguments).stdout(Stdio::piped()).spawn().expect("starts"));
-        let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines();
-        let mut next = || json_of(&lines.next().expect("a line").expect("text"));
-        let first = next()["csn"].as_u64().expect("a CSN");
-        for number in 0..3 {
-            server.run(&["put", &url, "t", &format!("key {number}"), "1"], 0);
-        }
-        let begun = Instant::now();
-        loop {
-            let line = next();
-            if line["csn"].as_u64().is_some_and(|csn| csn >= first + 3) && line["lag_csns"] == 0 {
-                break;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{line}");
-        }
+        let (mut child, _lines) = follow_three_puts(&server, &url, &["--serve-metrics", &address]);
         let metrics = ask(&address);
         assert!(metrics.contains("quenchdb_standby_follows 1\n"), "{metrics}");
         let id = rustix::process::Pid::from_child(&child.0);
@@ -82,22 +89,7 @@ fn follow_shows_a_database_in_several_buckets() {
     let urls = ["one", "two", "three"].map(|prefix| format!("s3://quench/{prefix}"));
     let url = urls.join(",");
     server.run(&["put", &url, "t", "alice", "100"], 0);
-    let arguments = ["follow", &url, "--json", "--every", "0.1"];
-    let mut child = Killed(server.quench(&arguments).stdout(Stdio::piped()).spawn().expect("starts"));
-    let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines();
-    let mut next = || json_of(&lines.next().expect("a line").expect("text"));
-    let first = next()["csn"].as_u64().expect("a CSN");
-    for number in 0..3 {
-        server.run(&["put", &url, "t", &format!("key {number}"), "1"], 0);
-    }
-    let begun = Instant::now();
-    loop {
-        let line = next();
-        if line["csn"].as_u64().is_some_and(|csn| csn >= first + 3) && line["lag_csns"] == 0 {
-            break;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{line}");
-    }
+    drop(follow_three_puts(&server, &url, &[]));
     let said = server.run(&["follow", &urls[..2].join(",")], 2);
     assert!(String::from_utf8_lossy(&said).contains("other buckets"), "{}", String::from_utf8_lossy(&said));
 }

@@ -79,15 +79,18 @@ impl Zones {
     }
 }
 
+pub fn settings() -> Settings {
+    Settings::default().with(|s| {
+        s.memory_bytes = 4 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.lab.checkpoint_log_bytes = 8 << 20;
+    })
+}
+
 impl Machine {
     pub fn open(&self) -> Result<Database> {
-        let settings = Settings::default().with(|s| {
-            s.memory_bytes = 4 << 20;
-            s.segment_bytes = 64 << 10;
-            s.log_bytes_max = 16 << 20;
-            s.lab.checkpoint_log_bytes = 8 << 20;
-        });
-        Database::builder().settings(settings).storage(self.storage.clone()).open("several")
+        Database::builder().settings(settings()).storage(self.storage.clone()).open("several")
     }
 
     /// The process dies.

@@ -2,7 +2,7 @@
 //! beside checkpoints, takeovers, removed log, lost pins and damage; and what a promoted one holds.
 
 use crate::objects::{Kind, check, connect, count, open, settings, store};
-use crate::support::{Content, await_that, in_time};
+use crate::support::{Content, await_that, content_of, in_time};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
@@ -24,16 +24,12 @@ pub fn standby(store: &SimulatedStore, settings: &Settings) -> Standby {
     standby_in(connect(store).1, settings).expect("a database")
 }
 
-fn content_of(snapshot: &StandbySnapshot) -> Content {
-    let mut content = Content::new();
-    for name in snapshot.tables() {
-        let table = snapshot.table(&name).expect("listed");
-        content.insert((name.clone(), b"\0table".to_vec()), Vec::new());
-        for row in snapshot.range(&table, ..) {
-            let (key, value) = row.expect("readable");
-            content.insert((name.clone(), key), value);
-        }
-    }
+/// Returns every row that a snapshot shows, and a row for each table.
+fn rows_and_tables(snapshot: &StandbySnapshot) -> Content {
+    let names = snapshot.tables().into_iter();
+    let tables = names.clone().map(|name| (snapshot.table(&name).expect("listed"), name));
+    let mut content = content_of(snapshot, tables).expect("readable");
+    content.extend(names.map(|name| ((name, b"\0table".to_vec()), Vec::new())));
     content
 }
 
@@ -136,9 +132,18 @@ impl Primary {
 
     /// Checks that a snapshot shows what was committed up to its CSN.
     pub fn check(&self, snapshot: &StandbySnapshot, context: &str) {
-        let (csn, content) = (snapshot.csn(), content_of(snapshot));
+        let (csn, content) = (snapshot.csn(), rows_and_tables(snapshot));
         let (_, expected) = self.history.range(..=csn).next_back().expect("begins at the creation");
         assert!(content == *expected, "{context}: a snapshot at CSN {csn} shows something else");
+    }
+
+    /// Returns what a standby shows, after a check. `last` is the CSN that it showed before.
+    pub fn see(&self, standby: &Standby, last: &mut Csn, context: &str) -> StandbySnapshot {
+        let snapshot = standby.snapshot().expect("free");
+        assert!(snapshot.csn() >= *last, "{context}: the CSN never falls");
+        *last = snapshot.csn();
+        self.check(&snapshot, context);
+        snapshot
     }
 
     pub fn newest(&self) -> Csn {
@@ -169,10 +174,7 @@ fn follow_a_random_primary(seed: u64, kind: Kind, logs: usize) {
     let mut last = Csn::ZERO;
     for round in 0..if is_deep() { 600 } else { 120 } {
         primary.step();
-        let snapshot = standby.snapshot().expect("free");
-        assert!(snapshot.csn() >= last, "{context}: the CSN never falls");
-        last = snapshot.csn();
-        primary.check(&snapshot, &context);
+        let snapshot = primary.see(&standby, &mut last, &context);
         if round % 7 == 0 {
             kept.push(snapshot);
         }

@@ -1,13 +1,13 @@
 //! A standby of a database in several buckets: what a majority of the buckets has is shown, and
 //! nothing else, whatever becomes of a minority; and a promoted one has everything.
 
-use crate::objects_several::{Machine, Objects, Written, Zones, keys};
+use crate::objects_several::{Machine, Objects, Written, Zones, keys, settings};
 use crate::standby::{PATIENCE, Primary, without_marks};
 use crate::support::{await_that, content, in_time};
 use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::SimulatedStore;
-use quenchdb::{Database, ErrorKind, Settings, Standby};
+use quenchdb::{Database, ErrorKind, Standby};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +17,7 @@ use std::time::Duration;
 const LOOKS: Duration = Duration::from_millis(600);
 
 fn follow(machine: &Machine) -> quenchdb::Result<Standby> {
-    let settings = Settings::default().with(|s| {
-        s.memory_bytes = 2 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.lab.checkpoint_log_bytes = 8 << 20;
-    });
+    let settings = settings().with(|s| s.memory_bytes = 2 << 20);
     Database::builder().settings(settings).storage(machine.storage.clone()).open_standby("several")
 }
 
@@ -140,10 +135,7 @@ fn follow_a_random_primary(seed: u64) {
     let (mut kept, mut last, mut old) = (Vec::new(), standby.csn(), zones.objects(zone));
     for round in 0..60 {
         primary.step();
-        let snapshot = standby.snapshot().expect("free");
-        assert!(snapshot.csn() >= last, "{context}: the CSN never falls");
-        last = snapshot.csn();
-        primary.check(&snapshot, &context);
+        let snapshot = primary.see(&standby, &mut last, &context);
         if round % 7 == 0 {
             kept.push(snapshot);
         }

@@ -23,7 +23,7 @@ use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
     Acknowledger, Append, Axes, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions,
-    RestoreReport, Result, Settings, WorkerOptions, Writer, WriterOptions,
+    RestoreReport, Result, Settings, Snapshot, Table, WorkerOptions, Writer, WriterOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -44,16 +44,20 @@ pub fn rows(db: &Database, table: &str) -> Model {
 
 /// Returns every row of every table.
 pub fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
+    let tables = db.tables().into_iter().map(|name| (db.table(&name).expect("listed"), name));
+    content_of(&db.begin_read().expect("free"), tables).expect("readable")
+}
+
+/// Returns every row of these tables.
+pub fn content_of(snapshot: &Snapshot, tables: impl Iterator<Item = (Table, String)>) -> Result<Content> {
     let mut content = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
+    for (table, name) in tables {
         for row in snapshot.range(&table, ..) {
-            let (key, value) = row.expect("readable");
+            let (key, value) = row?;
             content.insert((name.clone(), key), value);
         }
     }
-    content
+    Ok(content)
 }
 
 /// Describes rows that are in only one of two contents, or differ: their number and the first ones.

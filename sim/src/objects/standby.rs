@@ -4,8 +4,8 @@
 use crate::figures::Figures;
 use crate::medium::Medium;
 use crate::run::{Script, wait_for};
-use crate::support::Content;
 use crate::support::bank::{Id, judge_content};
+use crate::support::{Content, content_of};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::internals::sync::{Mutex, thread};
@@ -102,17 +102,11 @@ pub fn opened(result: quenchdb::Result<Standby>, context: &str) -> Option<Standb
 
 /// Returns every row that a snapshot shows. None if the copy has no memory to read pages.
 fn content(snapshot: &StandbySnapshot, context: &str) -> Option<Content> {
-    let mut content = Content::new();
-    for name in snapshot.tables() {
-        let table = snapshot.table(&name).expect("listed");
-        for row in snapshot.range(&table, ..) {
-            let (key, value) = match row {
-                Ok(row) => row,
-                Err(error) if error.kind() == ErrorKind::OutOfMemory => return None,
-                Err(error) => panic!("{context}: {error}"),
-            };
-            content.insert((name.clone(), key), value);
-        }
+    let tables = snapshot.tables().into_iter();
+    let tables = tables.map(|name| (snapshot.table(&name).expect("listed"), name));
+    match content_of(snapshot, tables) {
+        Ok(content) => Some(content),
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => None,
+        Err(error) => panic!("{context}: {error}"),
     }
-    Some(content)
 }

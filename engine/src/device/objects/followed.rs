@@ -13,21 +13,27 @@ use super::fence::peek;
 use super::frame::{FRAME_BYTES, is_fence};
 use super::numbered::block_name;
 use super::patience::{error_of, place};
-use super::register::look_up;
+use super::register::{look_up, no_database};
 use super::request::{FailureKind, Request};
 use super::segment_reader::{Part, SegmentReader, whole_sectors};
 use super::store::{ObjectStore, Outcome};
 use super::waiting::wait_for_all;
-use crate::base::{Error, ErrorKind, Result, SegmentId};
+use crate::base::{Error, Result, SegmentId};
 use crate::device::{FollowedLog, LogPosition, NewBytes, path_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Looks without a find after which an object is looked at only with all others.
-const IDLE_LOOKS: u32 = 32;
+pub(super) const IDLE_LOOKS: u32 = 32;
 /// Numbered blocks that are asked for together, once one was there.
-const BLOCKS_TOGETHER: u64 = 8;
+pub(super) const BLOCKS_TOGETHER: u64 = 8;
+
+/// Returns the error of a follower that finds a manifest with another identity.
+pub(super) fn another_database() -> Error {
+    let what = "another database has taken the place of the one that is followed";
+    Error::invalid(what).at(place(MANIFEST_NAME, 0))
+}
 
 /// How far an object, or a series of numbered objects, was read.
 #[derive(Debug)]
@@ -196,11 +202,9 @@ impl ObjectLog {
 
 impl FollowedLog for ObjectLog {
     fn read_manifest(&mut self) -> Result<Vec<u8>> {
-        let missing = || Error::new(ErrorKind::NotFound, "there is no database at this place");
-        let body = look_up(&*self.store, self.patience)?.ok_or_else(missing)?.body;
+        let body = look_up(&*self.store, self.patience)?.ok_or_else(no_database)?.body;
         if self.newest.is_some_and(|(identity, _)| identity != body.identity) {
-            let what = "another database has taken the place of the one that is followed";
-            return Err(Error::invalid(what).at(place(MANIFEST_NAME, 0)));
+            return Err(another_database());
         }
         if self.newest != Some((body.identity, body.generation)) {
             self.note_segments(&body)?;

@@ -24,9 +24,11 @@
 use super::body::{Body, MANIFEST_NAME, ObjectId, SegmentEntry};
 use super::buckets::{Bucket, Buckets, Known, Record, Standing, most_frequent};
 use super::fence::accepted_parts;
+use super::followed::{BLOCKS_TOGETHER, IDLE_LOOKS, another_database};
 use super::frame::is_fence;
 use super::numbered::{block_name, number_of};
 use super::patience::place;
+use super::register::no_database;
 use super::request::{Failure, FailureKind, Request};
 use super::segment_reader::{Part, SegmentReader};
 use super::store::{Done, ObjectStore, Outcome};
@@ -39,10 +41,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Looks without a find after which a segment is looked at only with all others.
-const IDLE_LOOKS: u32 = 32;
-/// Blocks of a segment that are asked for together, once one was there.
-const BLOCKS_TOGETHER: u64 = 8;
 /// The longest time that a look waits for a majority.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 /// How long a look waits for the other buckets if a majority does not agree.
@@ -300,15 +298,11 @@ impl SpreadLog {
     /// `NotFound` if there is none any more; `InvalidArgument` if another one has taken its place.
     fn identity(&self) -> Result<u64> {
         let identities = || self.fresh().map(|(_, record)| record.body.identity);
-        let found = most_frequent(identities())
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no database at this place"))?;
+        let found = most_frequent(identities()).ok_or_else(no_database)?;
         let Some(newest) = &self.newest else { return Ok(found) };
         match identities().any(|identity| identity == newest.identity) {
             true => Ok(newest.identity),
-            false => {
-                let what = "another database has taken the place of the one that is followed";
-                Err(Error::invalid(what).at(place(MANIFEST_NAME, 0)))
-            }
+            false => Err(another_database()),
         }
     }
 

@@ -30,7 +30,7 @@
 use super::body::{Body, ObjectId, WriterEpoch};
 use super::options::Options;
 use super::patience::{error_of, persist, place, read_all};
-use super::register::{Stored, look_up};
+use super::register::{Stored, look_up, no_database};
 use super::request::{Condition, FailureKind, Request};
 use super::store::ObjectStore;
 use super::waiting::wait_at_most;
@@ -135,8 +135,7 @@ impl PinnedBody {
     pub(super) fn newest(store: &Arc<dyn ObjectStore>, options: Options) -> Result<PinnedBody> {
         let look_up = || {
             let found = look_up(&**store, options.patience)?;
-            let missing = || Error::new(ErrorKind::NotFound, "there is no database at this place");
-            found.map(|Stored { body, .. }| body).ok_or_else(missing)
+            found.map(|Stored { body, .. }| body).ok_or_else(no_database)
         };
         let mut body = look_up()?;
         for _ in 0..ATTEMPTS_MAX {

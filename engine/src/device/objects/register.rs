@@ -55,6 +55,11 @@ pub struct Stored {
     age: Option<Duration>,
 }
 
+/// Returns the error of a place that has no manifest.
+pub(super) fn no_database() -> Error {
+    Error::new(ErrorKind::NotFound, "there is no database at this place")
+}
+
 /// Reads the register; `None` if there is no object of its name.
 ///
 /// Some servers answer a read of an object that is being replaced with bytes of both contents. So a
