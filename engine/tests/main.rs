@@ -71,6 +71,7 @@ mod serializable;
 mod stamped_pages;
 mod standby;
 mod standby_directory;
+mod standby_errors;
 mod standby_kept;
 mod standby_promotion;
 mod standby_several;

@@ -5,7 +5,8 @@
 //!
 //! 1. **Durable.** A record stores the watermark that was computed before its own draw: every CSN
 //!    strictly below was durable. What no watermark vouches for waits for the next look. If that
-//!    finds nothing new, the segment is flushed, and what was found before the flush is durable.
+//!    finds nothing new, the segment is flushed, and what was found before the flush is durable. If
+//!    the flush fails, only a later watermark vouches for it.
 //! 2. **No recovery has begun.** A block may reach its file after a recovery has read the file;
 //!    then its CSN is void. So after a block was found the note of the lock's holder must still
 //!    name the epoch of the manifest. The next holder removes that note before it reads anything.
@@ -31,6 +32,9 @@ pub struct DirectoryLog {
     watermark: Csn,
     /// Blocks that are not known to be durable.
     pending: Vec<FollowedBlock>,
+    /// Blocks that were pending when a flush failed. A later flush does not prove that they are
+    /// durable.
+    unflushed: Vec<FollowedBlock>,
     /// Durable blocks that a recovery may have discarded, and the epoch of the manifest then.
     doubtful: Vec<FollowedBlock>,
     epoch: Epoch,
@@ -47,9 +51,9 @@ impl DirectoryLog {
             return Err(in_memory());
         }
         let watcher = SegmentWatcher::new(storage.clone(), base.database);
-        let (pending, doubtful) = (Vec::new(), Vec::new());
-        let watermark = base.first_csn;
-        Ok(DirectoryLog { storage, watcher, watermark, pending, doubtful, epoch: base.epoch, looks: 0 })
+        let (pending, unflushed, doubtful) = (Vec::new(), Vec::new(), Vec::new());
+        let (watermark, epoch, looks) = (base.first_csn, base.epoch, 0);
+        Ok(DirectoryLog { storage, watcher, watermark, pending, unflushed, doubtful, epoch, looks })
     }
 
     /// Reads the manifest. If it is of another database, its log is not looked at.
@@ -93,14 +97,18 @@ impl DirectoryLog {
         let is_old = !are_new && !self.pending.is_empty();
         if is_old {
             let segments: BTreeSet<_> = self.pending.iter().map(|found| found.block.segment()).collect();
-            self.watcher.flush(&segments)?;
+            if let Err(error) = self.watcher.flush(&segments) {
+                self.unflushed.append(&mut self.pending);
+                return Err(error);
+            }
         }
-        let (durable, pending) = std::mem::take(&mut self.pending)
-            .into_iter()
-            .partition(|found| is_old || found.block.last_csn() < self.watermark);
-        self.pending = pending;
         // After the blocks were read, and flushed.
-        if self.is_running()? {
+        let is_running = self.is_running()?;
+        let is_vouched = |found: &mut FollowedBlock| found.block.last_csn() < self.watermark;
+        let is_durable = |found: &mut FollowedBlock| is_old || is_vouched(found);
+        let mut durable: Vec<FollowedBlock> = self.pending.extract_if(.., is_durable).collect();
+        durable.extend(self.unflushed.extract_if(.., is_vouched));
+        if is_running {
             return Ok((durable, are_new || is_old));
         }
         self.doubtful.extend(durable);
@@ -109,7 +117,7 @@ impl DirectoryLog {
 
     /// Returns whether blocks are known that do not count yet.
     pub(super) fn has_more(&self) -> bool {
-        !self.pending.is_empty() || !self.doubtful.is_empty()
+        !(self.pending.is_empty() && self.unflushed.is_empty() && self.doubtful.is_empty())
     }
 
     /// Rule 2.
@@ -117,3 +125,6 @@ impl DirectoryLog {
         Ok(planted::is(Bug::FollowedUnlocked) || self.storage.noted_epoch()? == Some(self.epoch.0))
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

@@ -4,7 +4,7 @@
 //! sequence numbers. Blocks may be found in any order, but of a chain all blocks with records below
 //! the watermark are known before any of these records is taken.
 
-use crate::base::{Csn, Epoch, LogId, Result};
+use crate::base::{Csn, Epoch, ErrorKind, LogId, Result};
 use crate::log::{FollowedBlock, Fragment, LoadedBlock, Part, RecordKind, ScannedBlock, load};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -109,7 +109,11 @@ impl Chain {
 
     fn begin_block(&mut self, needed: Csn, readable: Csn) -> Result<()> {
         if let Err(error) = self.load_first(readable) {
-            if self.waiting.values().next().is_some_and(|first| first.block.last_csn() >= needed) {
+            // The next attempt may read a block that is there, and has a chunk, perhaps.
+            let may_be_there = error.kind() == ErrorKind::Io;
+            if may_be_there
+                || self.waiting.values().next().is_some_and(|first| first.block.last_csn() >= needed)
+            {
                 return Err(error);
             }
             self.waiting.pop_first();

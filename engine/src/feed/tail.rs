@@ -26,6 +26,7 @@ use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::device::{FollowedLog, NewBytes};
 use crate::log::{FollowedBlock, Follower, LogView, Look, ReadLog, Readable, Segment};
 use crate::store::Manifest;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes of new blocks that are kept in memory between finding and returning them.
@@ -49,7 +50,9 @@ pub struct LogTail {
     assembler: Assembler,
     /// Blocks of epochs after that of the manifest.
     later: Vec<FollowedBlock>,
-    /// Chunks at or below the start have not been looked for.
+    /// New bytes of a store of objects that were not read yet: each come once.
+    unread: VecDeque<NewBytes>,
+    /// Chunks at or below the start have not been looked for, in a directory.
     is_new: bool,
     /// The highest CSN that was found.
     newest: Csn,
@@ -86,11 +89,18 @@ impl LogTail {
     ) -> Result<LogTail> {
         let epochs = Arc::new(CountedEpochs::of(manifest));
         let assembler = Assembler::new(epochs, tables, after);
-        let (manifest, newest) = (manifest.clone(), after);
-        let (later, applied) = (Vec::new(), Applied::default());
-        let (all_read_up_to, log_bytes, is_new) = (None, 0, true);
-        let mut tail =
-            LogTail { log, manifest, assembler, later, is_new, newest, applied, all_read_up_to, log_bytes };
+        let mut tail = LogTail {
+            log,
+            manifest: manifest.clone(),
+            assembler,
+            later: Vec::new(),
+            unread: VecDeque::new(),
+            is_new: true,
+            newest: after,
+            applied: Applied::default(),
+            all_read_up_to: None,
+            log_bytes: 0,
+        };
         tail.refresh()?;
         Ok(tail)
     }
@@ -167,39 +177,56 @@ impl LogTail {
     /// # Errors
     /// I/O: then the next call finds what this one did not.
     pub fn look(&mut self, all: bool) -> Result<bool> {
-        let (all, with_chunks, position) = (all || self.is_new, self.is_new, self.assembler.csn());
-        let log = match &mut self.log {
-            TailLog::Directory(log) => {
-                let is_covered = self.assembler.next_csn() <= self.manifest.checkpoint;
-                let to_the_end = all && (with_chunks || is_covered);
-                let look = Look { position, with_chunks, all, to_the_end, keep_bytes: KEPT_BYTES };
-                let (found, are_new) = log.look(look)?;
-                self.is_new = false;
-                self.add(found);
-                return Ok(are_new);
-            }
-            TailLog::Objects(log) => log,
-        };
-        let new = log.poll(all)?;
-        let (mut found, mut keep_bytes) = (Vec::new(), KEPT_BYTES);
-        self.applied.advance(self.assembler.covered_csn(), self.manifest.epoch);
-        for NewBytes { segment: id, position, file } in new {
-            let len = file.len()?;
-            let segment = Segment { id, file, len, uses: 0 };
-            let readable = Readable { segment, part: 0, end: len, is_whole: true };
-            let view = LogView { durable: Csn::ZERO, segments: vec![readable], newest: Csn::ZERO };
-            // A reader of its own: these bytes come once.
-            let mut follower = Follower::new(self.manifest.database);
-            let new = follower.find(view, self.assembler.csn(), self.is_new, keep_bytes)?;
-            self.applied.note(id, position, self.assembler.csn(), &new);
-            let kept = new.iter().filter(|found| found.loaded.is_some());
-            keep_bytes -= kept.map(|found| found.block.device_bytes()).sum::<usize>();
-            found.extend(new);
+        match &self.log {
+            TailLog::Objects(_) => self.look_at_objects(all),
+            TailLog::Directory(_) => self.look_at_directory(all),
         }
+    }
+
+    fn look_at_directory(&mut self, all: bool) -> Result<bool> {
+        let TailLog::Directory(log) = &mut self.log else { return Ok(false) };
+        let (all, with_chunks) = (all || self.is_new, self.is_new);
+        let is_covered = self.assembler.next_csn() <= self.manifest.checkpoint;
+        let to_the_end = all && (with_chunks || is_covered);
+        let position = self.assembler.csn();
+        let look = Look { position, with_chunks, all, to_the_end, keep_bytes: KEPT_BYTES };
+        let (found, are_new) = log.look(look)?;
         self.is_new = false;
-        let are_there = !found.is_empty();
         self.add(found);
+        Ok(are_new)
+    }
+
+    fn look_at_objects(&mut self, all: bool) -> Result<bool> {
+        let TailLog::Objects(log) = &mut self.log else { return Ok(false) };
+        self.unread.extend(log.poll(all)?);
+        self.applied.advance(self.assembler.covered_csn(), self.manifest.epoch);
+        let (mut are_there, mut keep_bytes) = (false, KEPT_BYTES);
+        while let Some(new) = self.unread.pop_front() {
+            let found = match self.read(&new, keep_bytes) {
+                Err(error) if error.kind() == ErrorKind::Io => {
+                    self.unread.push_front(new);
+                    return Err(error);
+                }
+                found => found?,
+            };
+            self.applied.note(new.segment, new.position, self.assembler.csn(), &found);
+            let kept = found.iter().filter(|found| found.loaded.is_some());
+            keep_bytes -= kept.map(|found| found.block.device_bytes()).sum::<usize>();
+            are_there |= !found.is_empty();
+            self.add(found);
+        }
         Ok(are_there)
+    }
+
+    /// Returns the blocks in new bytes of a store of objects. Those with chunks at or below the
+    /// start are found whenever they come.
+    fn read(&self, new: &NewBytes, keep_bytes: usize) -> Result<Vec<FollowedBlock>> {
+        let (file, len) = (new.file.clone(), new.file.len()?);
+        let segment = Segment { id: new.segment, file, len, uses: 0 };
+        let readable = Readable { segment, part: 0, end: len, is_whole: true };
+        let view = LogView { durable: Csn::ZERO, segments: vec![readable], newest: Csn::ZERO };
+        // A reader of its own: these bytes come once.
+        Follower::new(self.manifest.database).find(view, self.assembler.csn(), true, keep_bytes)
     }
 
     /// Returns about how many bytes the log has above the newest checkpoint.

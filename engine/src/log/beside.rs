@@ -70,43 +70,55 @@ pub struct SegmentWatcher {
     segments: BTreeMap<SegmentId, Watched>,
     /// The newest block of each log in a segment of its own, and that segment.
     tips: BTreeMap<LogId, (Epoch, u64, SegmentId)>,
+    /// What was found before an error. Each block is found once.
+    unreturned: Vec<FollowedBlock>,
 }
 
 impl SegmentWatcher {
     /// Returns one that knows no segment.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>, database: DatabaseId) -> SegmentWatcher {
-        SegmentWatcher { storage, database, segments: BTreeMap::new(), tips: BTreeMap::new() }
+        let (segments, tips, unreturned) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        SegmentWatcher { storage, database, segments, tips, unreturned }
     }
 
     /// Returns wanted blocks that were not returned before, in any order.
     ///
     /// # Errors
-    /// I/O.
+    /// I/O. The next call returns what this one had found before.
     pub fn look(&mut self, look: Look) -> Result<Vec<FollowedBlock>> {
+        let Look { position, with_chunks, keep_bytes, .. } = look;
+        let found = std::mem::take(&mut self.unreturned);
+        let mut search = Search { database: self.database, position, with_chunks, keep_bytes, found };
+        let read = self.read(look, &mut search);
+        self.note_tips(&search.found);
+        if let Err(error) = read {
+            self.unreturned = search.into_unreturned();
+            return Err(error);
+        }
+        Ok(search.found)
+    }
+
+    fn read(&mut self, look: Look, search: &mut Search) -> Result<()> {
         let all = look.all || look.to_the_end;
         if all {
             self.list()?;
         }
-        let Look { position, with_chunks, keep_bytes, .. } = look;
-        let mut search =
-            Search { database: self.database, position, with_chunks, keep_bytes, found: Vec::new() };
         let tips: BTreeSet<SegmentId> = self.tips.values().map(|(_, _, segment)| *segment).collect();
         let is_active =
             |id: &SegmentId, watched: &Watched| all || tips.contains(id) || watched.idle < IDLE_LOOKS;
         for (_, watched) in self.segments.iter_mut().filter(|(id, watched)| is_active(id, watched)) {
-            watched.look(&mut search, look.to_the_end)?;
+            watched.look(search, look.to_the_end)?;
         }
         if search.found.is_empty() && !all {
             // The writer may have gone on to another segment.
             for (_, watched) in self.segments.iter_mut().filter(|(id, watched)| !is_active(id, watched)) {
                 if watched.is_used_again(self.database)? {
-                    watched.look(&mut search, false)?;
+                    watched.look(search, false)?;
                 }
             }
         }
-        self.note_tips(&search.found);
-        Ok(search.found)
+        Ok(())
     }
 
     fn note_tips(&mut self, found: &[FollowedBlock]) {
@@ -236,3 +248,6 @@ pub fn in_memory() -> Error {
     let what = "a database with a memory-mapped log cannot be followed";
     Error::new(ErrorKind::Unsupported, what).with_advice("open its newest checkpoint for reading")
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

@@ -71,6 +71,8 @@ pub struct Follower {
     database: DatabaseId,
     cursors: HashMap<Place, Cursor>,
     mark: Option<Mark>,
+    /// What was found before an error. Each block is found once.
+    unreturned: Vec<FollowedBlock>,
 }
 
 /// A block that was found.
@@ -86,7 +88,7 @@ impl Follower {
     /// A reader that knows no block.
     #[must_use]
     pub fn new(database: DatabaseId) -> Follower {
-        Follower { database, cursors: HashMap::new(), mark: None }
+        Follower { database, cursors: HashMap::new(), mark: None, unreturned: Vec::new() }
     }
 
     /// Returns blocks with records above `position`, and those with chunks if `with_chunks`, that
@@ -94,7 +96,7 @@ impl Follower {
     /// afterwards. Keeps the bytes of some, at most `keep_bytes`.
     ///
     /// # Errors
-    /// I/O, with the place.
+    /// I/O, with the place. The next call returns what this one had found before.
     pub fn find(
         &mut self,
         view: LogView,
@@ -102,22 +104,11 @@ impl Follower {
         with_chunks: bool,
         keep_bytes: usize,
     ) -> Result<Vec<FollowedBlock>> {
-        let mut search =
-            Search { database: self.database, position, with_chunks, keep_bytes, found: Vec::new() };
-        self.cursors.retain(|place, _| view.segments.iter().any(|readable| place_of(readable) == *place));
-        for readable in &view.segments {
-            let cursor = self.cursors.entry(place_of(readable)).or_insert_with(|| Cursor::new(readable));
-            if cursor.uses != readable.segment.uses {
-                *cursor = Cursor::new(readable);
-            }
-            match cursor.read(readable, &mut search) {
-                // Removed since it was listed, because no reader needs it.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                read => read?,
-            }
-            if readable.is_whole {
-                cursor.move_to(readable.end);
-            }
+        let found = std::mem::take(&mut self.unreturned);
+        let mut search = Search { database: self.database, position, with_chunks, keep_bytes, found };
+        if let Err(error) = self.read(&view, &mut search) {
+            self.unreturned = search.into_unreturned();
+            return Err(error);
         }
         self.move_to_mark(view.durable);
         self.mark.get_or_insert_with(|| {
@@ -126,6 +117,25 @@ impl Follower {
             Mark { newest: view.newest, ends: ends.collect() }
         });
         Ok(search.found)
+    }
+
+    fn read(&mut self, view: &LogView, search: &mut Search) -> Result<()> {
+        self.cursors.retain(|place, _| view.segments.iter().any(|readable| place_of(readable) == *place));
+        for readable in &view.segments {
+            let cursor = self.cursors.entry(place_of(readable)).or_insert_with(|| Cursor::new(readable));
+            if cursor.uses != readable.segment.uses {
+                *cursor = Cursor::new(readable);
+            }
+            match cursor.read(readable, search) {
+                // Removed since it was listed, because no reader needs it.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => read?,
+            }
+            if readable.is_whole {
+                cursor.move_to(readable.end);
+            }
+        }
+        Ok(())
     }
 
     /// Rule 3.
@@ -198,6 +208,11 @@ impl Search {
     pub(super) fn wants(&self, header: &BlockHeader, bytes: &[u8]) -> bool {
         let payload = || header.payload_in(bytes).unwrap_or_default();
         header.last_csn > self.position || self.with_chunks && has_chunk(payload())
+    }
+
+    /// Returns what was found, to be returned after an error. The bytes are read again then.
+    pub(super) fn into_unreturned(self) -> Vec<FollowedBlock> {
+        self.found.into_iter().map(|found| FollowedBlock { loaded: None, ..found }).collect()
     }
 
     /// As [`Search::note`], with the highest watermark in the records.

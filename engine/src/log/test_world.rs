@@ -35,7 +35,10 @@ impl World {
     }
 
     pub fn with_segments(buffer_bytes: usize, segment_bytes: u64) -> World {
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        World::in_storage(Arc::new(MemoryStorage::new()), buffer_bytes, segment_bytes)
+    }
+
+    pub fn in_storage(storage: Arc<dyn Storage>, buffer_bytes: usize, segment_bytes: u64) -> World {
         let segments = SegmentPool::new(storage.clone(), segment_bytes, 1 << 30, 3).expect("memory");
         segments.start().expect("a thread");
         segments.await_ready(3).expect("memory");

@@ -8,8 +8,9 @@
 //!    pages of 4 KiB that is 16 MiB for each GiB of the database. What stays is [`AdoptedPages`].
 //! 4. Tables must be those of the checkpoint, because a copy may number and call others otherwise.
 //!    The log of a database with change history is needed as a whole.
-//! 5. A long transaction may have chunks at or below the checkpoint, and commit above it. The copy
-//!    has not read them, so recovery needs them from the log.
+//! 5. A long transaction may have chunks at or below the checkpoint, and commit above it. What was
+//!    passed over may have such chunks, which a recovery that begins above them does not look for.
+//!    Then the whole log is replayed.
 
 use super::copy::{Copy, FollowingCopy};
 use crate::api::open::Handover;

@@ -102,6 +102,7 @@ impl Storage for SimulatedStorage {
             let mut notes = self.shared.notes.lock();
             *self.shared.note_found.lock() = notes.last().and_then(|(_, note)| *note);
             notes.push((self.operations(), None));
+            *self.shared.epoch_noted.lock() = None;
         }
         Ok(lock)
     }
@@ -113,6 +114,15 @@ impl Storage for SimulatedStorage {
     fn is_noted_durable(&self) -> bool {
         let found = self.shared.note_found.lock();
         found.is_some() && *found == self.note()
+    }
+
+    fn note_epoch(&self, epoch: u32) {
+        *self.shared.epoch_noted.lock() = Some(epoch);
+    }
+
+    fn noted_epoch(&self) -> Result<Option<u32>> {
+        self.inspect(OperationKind::Read, "the note of the lock", 0, 0)?;
+        Ok(*self.shared.epoch_noted.lock())
     }
 
     fn facts(&self) -> DeviceFacts {

@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) notes: Mutex<Vec<(usize, Option<Note>)>>,
     /// What the holder of the lock found.
     pub(super) note_found: Mutex<Option<Note>>,
+    /// The epoch that the holder of the lock has noted for processes that follow the log.
+    pub(super) epoch_noted: Mutex<Option<u32>>,
 }
 
 /// A note that the manifest is durable: the checksum of its content.
@@ -99,8 +101,9 @@ impl SimulatedStorage {
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
         let disk = Mutex::new(disk);
-        let (notes, note_found) = (Mutex::default(), Mutex::default());
-        SimulatedStorage { shared: Arc::new(Shared { disk, locked, file_locks, device, notes, note_found }) }
+        let (notes, note_found, epoch_noted) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let shared = Shared { disk, locked, file_locks, device, notes, note_found, epoch_noted };
+        SimulatedStorage { shared: Arc::new(shared) }
     }
 
     /// Returns the number of operations in the journal. A crash at this number keeps all of them.
