@@ -71,11 +71,15 @@ impl Shared {
     }
 
     fn publish(&self, published: Published) -> Result<()> {
-        let Published { transaction, csn, view } = published;
+        let Published { transaction, csn, view, transactions } = published;
         let mut served = self.served.lock();
         if let Some(transaction) = transaction {
             transaction.commit()?;
         }
+        // Before a snapshot shows it.
+        let mut progress = self.progress.lock();
+        (progress.transactions, progress.failure) = (transactions, None);
+        drop(progress);
         served.csn = csn;
         if let Some(view) = view {
             served.view = view;
@@ -299,9 +303,11 @@ impl Applier {
         catch_up(&mut following, self.following.csn, &self.shared, &self.options.clock)?;
         following.transactions += self.following.transactions;
         let (copy, view, csn) = (following.copy.clone(), following.view.clone(), following.csn);
-        let before = std::mem::replace(&mut *self.shared.served.lock(), Served { copy, view, csn });
-        let old = std::mem::replace(&mut self.following, following);
+        let mut served = self.shared.served.lock();
+        let before = std::mem::replace(&mut *served, Served { copy, view, csn });
         self.shared.progress.lock().bases += 1;
+        drop(served);
+        let old = std::mem::replace(&mut self.following, following);
         self.shared.changed.notify_all();
         if Arc::strong_count(&old.copy) == 2 {
             old.copy.end_pin();

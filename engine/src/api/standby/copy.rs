@@ -70,6 +70,8 @@ pub(super) struct Published {
     pub(super) csn: Csn,
     /// Set if tables have changed.
     pub(super) view: Option<Arc<View>>,
+    /// Transactions of the database that were applied so far.
+    pub(super) transactions: u64,
 }
 
 /// Makes a step visible.
@@ -355,7 +357,7 @@ impl FollowingCopy {
         if let Some(view) = &view {
             self.view = view.clone();
         }
-        publish(Published { transaction, csn, view })?;
+        publish(Published { transaction, csn, view, transactions: self.transactions })?;
         self.csn = csn;
         while self.arrived.front().is_some_and(|(newest, _)| *newest <= csn) {
             self.arrived.pop_front();
