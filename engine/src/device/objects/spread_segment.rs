@@ -362,6 +362,18 @@ impl SpreadSegment {
         Ok(())
     }
 
+    /// Returns how many blocks are durable.
+    ///
+    /// # Errors
+    /// Why no more can become so.
+    fn durable(&self) -> Result<u64> {
+        let state = self.state.lock();
+        match &state.failure {
+            Some(failure) => Err(failure.duplicate()),
+            None => Ok(state.durable()),
+        }
+    }
+
     /// Puts the blocks behind the durable ones into a bucket that is to join: a reader may have
     /// seen them there before the bucket lost them (O38). Returns false if that is not to be
     /// decided yet.
@@ -451,18 +463,14 @@ impl OpenSegment for Arc<SpreadSegment> {
         if !self.begin_again(bucket) {
             return Ok(());
         }
-        let lens = self.prefix_in(bucket)?;
+        let mut lens = self.prefix_in(bucket)?;
+        // Blocks behind the durable ones are sent again: their outcomes are wanted.
+        lens.truncate(self.durable()? as usize);
         let mut next = lens.len() as u64 + 1;
         let writer = self.writers[bucket].clone();
         let segment = NumberedSegment::resume(&self.path, self.id, writer, lens);
         loop {
-            let durable = {
-                let state = self.state.lock();
-                if let Some(failure) = &state.failure {
-                    return Err(failure.duplicate());
-                }
-                state.durable()
-            };
+            let durable = self.durable()?;
             self.copy_blocks(&segment, bucket, next, durable)?;
             next = next.max(durable + 1);
             if !self.buckets.all()[bucket].is_counted() {
@@ -475,3 +483,6 @@ impl OpenSegment for Arc<SpreadSegment> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;
