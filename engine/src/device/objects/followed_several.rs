@@ -536,7 +536,8 @@ impl FollowedLog for SpreadLog {
             let turn = |body: &Body| (body.epoch, body.generation);
             self.newest.as_ref().is_none_or(|newest| turn(newest) < turn(body))
         };
-        if let Some(body) = accepted.filter(is_new) {
+        // The first body of a database that is being created has no contents.
+        if let Some(body) = accepted.filter(|body| is_new(body) && !body.contents.is_empty()) {
             self.note_segments(&body)?;
             self.newest = Some(body);
         }
