@@ -155,13 +155,15 @@ impl Totals {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Runs seeds on a disk, some on a store of objects, and some in several buckets.
+    /// Runs seeds on a disk, some on a store of objects, some in several buckets, and some with
+    /// a standby.
     fn simulate(&mut self, options: &Options, until: Option<Instant>) -> Result<()> {
         let seeds = self.next_seed..self.next_seed + options.seeds;
         self.next_seed = seeds.end;
         self.simulate_seeds(seeds.clone(), options, until)?;
         self.simulate_seeds(objects::seeds_beside(&seeds), options, until)?;
-        self.simulate_seeds(objects::several_beside(&seeds), options, until)
+        self.simulate_seeds(objects::several_beside(&seeds), options, until)?;
+        self.simulate_seeds(objects::followed_beside(&seeds), options, until)
     }
 
     /// Runs seeds, the first of them twice.
@@ -253,6 +255,8 @@ impl Totals {
             at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
             at_least("crashes of stores of objects", of_path(objects::CRASHES), (5_000, 250_000)),
             at_least("troubles of one of several buckets", of_path(objects::TROUBLES), (100, 5_000)),
+            at_least("snapshots of standbys", of_path(objects::SNAPSHOTS), (20_000, 1_000_000)),
+            at_least("promotions of standbys", of_path(objects::PROMOTIONS), (100, 5_000)),
             at_least("takeovers beside a live writer", of_path(objects::TAKEOVERS), (1_000, 50_000)),
             at_least("faults of requests to objects", of_path(objects::FAULTS), (50_000, 2_500_000)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),

@@ -24,6 +24,7 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::SimulatedStore;
 pub use run::{FAULTS, TAKEOVERS, TROUBLES};
 use run::{Takeover, execute};
+pub use standby::{PROMOTIONS, SNAPSHOTS};
 use std::ops::Range;
 
 /// Seeds from this one on run on a store of objects.
@@ -32,7 +33,8 @@ pub const FIRST_SEED: u64 = 1_000_000_000;
 pub const SEVERAL_SEED: u64 = 2_000_000_000;
 /// Seeds from this one on have a standby: the even ones in a bucket, the odd ones in three.
 pub const FOLLOWED_SEED: u64 = 3_000_000_000;
-/// For this many seeds on a disk one runs on a store of objects, or in several buckets.
+/// For this many seeds on a disk one runs on a store of objects, in several buckets, or with a
+/// standby.
 const SEEDS_ON_A_DISK: u64 = 8;
 const SEEDS_IN_ONE: u64 = 32;
 /// The figure of crashes.
@@ -48,6 +50,11 @@ pub fn seeds_beside(seeds: &Range<u64>) -> Range<u64> {
 /// Returns the seeds in several buckets that go with seeds on a disk.
 pub fn several_beside(seeds: &Range<u64>) -> Range<u64> {
     SEVERAL_SEED + seeds.start / SEEDS_IN_ONE..SEVERAL_SEED + seeds.end / SEEDS_IN_ONE
+}
+
+/// Returns the seeds with a standby that go with seeds on a disk.
+pub fn followed_beside(seeds: &Range<u64>) -> Range<u64> {
+    FOLLOWED_SEED + seeds.start / SEEDS_IN_ONE..FOLLOWED_SEED + seeds.end / SEEDS_IN_ONE
 }
 
 /// Runs a seed, with `points` crashes of its first run.
