@@ -54,6 +54,7 @@ mod objects_refused;
 mod objects_several;
 mod objects_several_repair;
 mod objects_several_rules;
+mod objects_several_speed;
 mod parts;
 mod passive;
 mod presets;
