@@ -23,6 +23,7 @@
 
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::frame::FRAME_BYTES;
+use super::in_flight::InFlight;
 use super::open_segment::{OpenSegment, Write, Writer, admit, decide_elsewhere, intruder};
 use super::patience::{Patience, error_of, may_end, place, read};
 use super::register::later_claim;
@@ -32,7 +33,7 @@ use super::store::{Outcome, perform};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::SECTOR_BYTES;
-use crate::sync::{Event, Mutex};
+use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -56,8 +57,6 @@ pub(super) struct Lane {
 struct State {
     lanes: Vec<Lane>,
     waiting: VecDeque<Write>,
-    /// Writes of which the outcome was not reported yet, waiting ones included.
-    in_flight: usize,
     /// The register names the segment.
     is_registered: bool,
     failure: Option<Error>,
@@ -70,8 +69,8 @@ pub struct AppendedSegment {
     /// Returns the name of the next object of this writer.
     next: Box<dyn Fn() -> ObjectId + Send + Sync>,
     state: Mutex<State>,
-    /// Happens when no write is in flight.
-    idle: Event,
+    /// Writes of which the outcome was not reported yet, waiting ones included.
+    in_flight: InFlight,
 }
 
 impl std::fmt::Debug for AppendedSegment {
@@ -122,7 +121,7 @@ impl AppendedSegment {
         let lanes = (0..writer.lanes).map(|_| create_lane(&writer, &next)).collect::<Result<_>>()?;
         let (path, state) = (path.to_string(), Mutex::new(State { lanes, ..State::default() }));
         let next = Box::new(next);
-        Ok(Arc::new(AppendedSegment { path, writer, next, state, idle: Event::new() }))
+        Ok(Arc::new(AppendedSegment { path, writer, next, state, in_flight: InFlight::default() }))
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
@@ -131,7 +130,7 @@ impl AppendedSegment {
             drop(state);
             return (write.done)(Err(error));
         }
-        state.in_flight += 1;
+        self.in_flight.begin(1);
         state.waiting.push_back(write);
         drop(state);
         self.start_next();
@@ -179,12 +178,7 @@ impl AppendedSegment {
 
     fn end(&self, write: Write, result: Result<()>) {
         (write.done)(result);
-        let mut state = self.state.lock();
-        state.in_flight -= 1;
-        if state.in_flight == 0 {
-            drop(state);
-            self.idle.notify_all();
-        }
+        self.in_flight.end();
     }
 
     fn decide_elsewhere(self: &Arc<Self>, lane: usize, write: Write, failure: Failure) {
@@ -340,15 +334,7 @@ impl OpenSegment for Arc<AppendedSegment> {
     }
 
     fn wait_idle(&self) -> bool {
-        loop {
-            let ticket = self.idle.ticket();
-            {
-                let state = self.state.lock();
-                if state.in_flight == 0 {
-                    return state.failure.is_none();
-                }
-            }
-            self.idle.wait(ticket, None);
-        }
+        self.in_flight.wait(None);
+        self.state.lock().failure.is_none()
     }
 }

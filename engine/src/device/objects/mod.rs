@@ -19,6 +19,7 @@
 mod request;
 mod options;
 mod waiting;
+mod in_flight;
 mod store;
 mod url;
 mod routed;

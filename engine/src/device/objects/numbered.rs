@@ -21,6 +21,7 @@
 //!    without an answer, and then reports that the block is not there.
 
 use super::body::{Form, MANIFEST_NAME, OWNER_BYTES, ObjectId, SegmentEntry, owner};
+use super::in_flight::InFlight;
 use super::open_segment::{OpenSegment, Write, Writer, admit, decide_elsewhere, intruder};
 use super::patience::{Patience, error_of, may_end, place, read};
 use super::register::fenced;
@@ -29,7 +30,7 @@ use super::segment_reader::Part;
 use super::store::{Outcome, perform};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
-use crate::sync::{Event, Mutex, MutexGuard, thread};
+use crate::sync::{Mutex, MutexGuard, thread};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -49,8 +50,6 @@ struct State {
     /// Blocks of that prefix that wait for a look at the manifest.
     unwatched: Vec<Write>,
     is_looking: bool,
-    /// Writes of which the outcome was not reported yet, waiting ones included.
-    in_flight: usize,
     is_registered: bool,
     failure: Option<Error>,
 }
@@ -62,8 +61,8 @@ pub(super) struct NumberedSegment {
     form: Form,
     writer: Arc<Writer>,
     state: Mutex<State>,
-    /// Happens when no write is in flight.
-    idle: Event,
+    /// Writes of which the outcome was not reported yet, waiting ones included.
+    in_flight: InFlight,
 }
 
 impl std::fmt::Debug for NumberedSegment {
@@ -90,7 +89,8 @@ fn look_at_owner() -> Request {
 impl NumberedSegment {
     pub(super) fn new(path: &str, id: ObjectId, form: Form, writer: Arc<Writer>) -> Arc<NumberedSegment> {
         let state = Mutex::new(State { next: 1, ..State::default() });
-        Arc::new(NumberedSegment { path: path.to_string(), id, form, writer, state, idle: Event::new() })
+        let (path, in_flight) = (path.to_string(), InFlight::default());
+        Arc::new(NumberedSegment { path, id, form, writer, state, in_flight })
     }
 
     /// Continues a segment of this writer, of which the object store has the first blocks.
@@ -132,7 +132,7 @@ impl NumberedSegment {
 
     fn take(self: &Arc<Self>, mut state: MutexGuard<'_, State>, number: u64, write: Write) {
         state.next = state.next.max(number + 1);
-        state.in_flight += 1;
+        self.in_flight.begin(1);
         state.waiting.push_back((number, write));
         drop(state);
         self.start_next();
@@ -146,7 +146,7 @@ impl NumberedSegment {
                 return;
             }
             let Some(next) = state.waiting.pop_front() else { return };
-            debug_assert!(state.requests < state.in_flight, "each request has a write in flight");
+            debug_assert!(!self.in_flight.is_idle(), "a block that waits is in flight");
             state.requests += 1;
             next
         };
@@ -275,12 +275,7 @@ impl NumberedSegment {
 
     fn end(&self, write: Write, result: Result<()>) {
         (write.done)(result);
-        let mut state = self.state.lock();
-        state.in_flight -= 1;
-        if state.in_flight == 0 {
-            drop(state);
-            self.idle.notify_all();
-        }
+        self.in_flight.end();
     }
 
     fn decide_elsewhere(self: &Arc<Self>, number: u64, write: Write, failure: Failure) {
@@ -379,15 +374,7 @@ impl OpenSegment for Arc<NumberedSegment> {
     }
 
     fn wait_idle(&self) -> bool {
-        loop {
-            let ticket = self.idle.ticket();
-            {
-                let state = self.state.lock();
-                if state.in_flight == 0 {
-                    return state.failure.is_none();
-                }
-            }
-            self.idle.wait(ticket, None);
-        }
+        self.in_flight.wait(None);
+        self.state.lock().failure.is_none()
     }
 }

@@ -23,6 +23,7 @@
 use super::body::{Body, ObjectId, WriterEpoch, group_of};
 use super::buckets::{Acceptors, Bucket, Buckets, Standing};
 use super::frame::{Frame, FrameKind, is_fence};
+use super::in_flight::InFlight;
 use super::numbered::block_name;
 use super::open_segment::OpenSegment;
 use super::patience::{error_of, persist, read_all};
@@ -34,8 +35,8 @@ use super::waiting::wait_for_all;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::{Event, thread};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -78,9 +79,7 @@ pub(super) struct Repair {
     patience: Duration,
     first_pause: Duration,
     is_over: AtomicBool,
-    /// Passes under way.
-    busy: AtomicUsize,
-    idle: Event,
+    passes: InFlight,
 }
 
 impl Repair {
@@ -94,9 +93,9 @@ impl Repair {
         patience: Duration,
         first_pause: Duration,
     ) -> Result<Arc<Repair>> {
-        let (busy, idle, is_over) = (AtomicUsize::new(0), Event::new(), AtomicBool::new(false));
+        let (passes, is_over) = (InFlight::default(), AtomicBool::new(false));
         let (acceptors, patience) = (acceptors.clone(), patience.min(PAUSE_MAX));
-        let repair = Arc::new(Repair { acceptors, patience, first_pause, is_over, busy, idle });
+        let repair = Arc::new(Repair { acceptors, patience, first_pause, is_over, passes });
         for at in 0..repair.buckets().all().len() {
             let (own, owner) = (repair.clone(), owner.clone());
             let started = thread::spawn("quench-repair", move || own.run(at, &owner));
@@ -119,16 +118,7 @@ impl Repair {
         self.buckets().all().iter().for_each(|bucket| {
             let _ = bucket.lacks().notify_all();
         });
-        let clock = Clock::real();
-        let until = Nanos(clock.now().0 + END_MAX.as_nanos() as u64);
-        loop {
-            let (ticket, now) = (self.idle.ticket(), clock.now());
-            let is_idle = self.busy.load(Ordering::SeqCst) == 0;
-            if is_idle || now >= until {
-                return is_idle;
-            }
-            self.idle.wait(ticket, Some(until.since(now)));
-        }
+        self.passes.wait(Some(END_MAX))
     }
 
     fn is_over(&self) -> bool {
@@ -148,14 +138,13 @@ impl Repair {
                 pause = None;
                 continue;
             }
-            self.busy.fetch_add(1, Ordering::SeqCst);
-            // The end of the writer sees that this one is busy, or this one sees the end.
+            self.passes.begin(1);
+            // The end of the writer sees this pass, or this pass sees the end.
             let result = match owner.upgrade().filter(|_| !self.is_over()) {
                 Some(owner) => self.pass(at, &bucket, &*owner),
                 None => Ok(()),
             };
-            self.busy.fetch_sub(1, Ordering::SeqCst);
-            self.idle.notify_all();
+            self.passes.end();
             if let Err(error) = &result {
                 tracing::debug!(bucket = %bucket.name, %error, "a bucket could not be repaired");
             }

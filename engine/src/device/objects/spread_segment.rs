@@ -19,15 +19,15 @@
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::buckets::{Bucket, Buckets};
 use super::fence::peek;
+use super::in_flight::InFlight;
 use super::numbered::{NumberedSegment, block_name};
 use super::open_segment::{OpenSegment, Write, Writer, admit};
 use super::patience::{error_of, place, read_all};
 use super::segment_reader::Part;
 use super::waiting::wait_for_all;
-use crate::base::clock::{Clock, Nanos};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::WriteEnded;
-use crate::sync::{Event, Mutex};
+use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -73,8 +73,6 @@ struct State {
     waiting: VecDeque<Write>,
     /// Lengths of the blocks by number, from 1, and whether each is durable.
     lens: Vec<(u64, bool)>,
-    /// Outcomes that buckets owe, also for blocks that are durable.
-    owed: usize,
     is_registered: bool,
     failure: Option<Error>,
 }
@@ -96,8 +94,9 @@ pub(super) struct SpreadSegment {
     /// Copies that make a block durable.
     needed: usize,
     state: Mutex<State>,
-    /// Happens when no outcome is owed.
-    idle: Event,
+    /// Writes of which the outcome was not reported yet, and answers that buckets owe, also for
+    /// blocks that are durable.
+    in_flight: InFlight,
 }
 
 impl std::fmt::Debug for SpreadSegment {
@@ -149,7 +148,8 @@ impl SpreadSegment {
         };
         let state = State { copies: all.iter().zip(&writers).map(copy).collect(), ..State::default() };
         let (path, buckets, state) = (path.to_string(), buckets.clone(), Mutex::new(state));
-        Ok(Arc::new(SpreadSegment { path, id, buckets, writers, needed, state, idle: Event::new() }))
+        let in_flight = InFlight::default();
+        Ok(Arc::new(SpreadSegment { path, id, buckets, writers, needed, state, in_flight }))
     }
 
     /// Chooses the buckets that get a block of so many bytes.
@@ -169,6 +169,7 @@ impl SpreadSegment {
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
+        self.in_flight.begin(1);
         self.state.lock().waiting.push_back(write);
         self.start_waiting();
     }
@@ -195,7 +196,7 @@ impl SpreadSegment {
             let mut state = self.state.lock();
             if let Err(error) = admit(&self.path, state.is_registered, state.failure.as_ref()) {
                 drop(state);
-                return done(Err(error));
+                return self.end(done, Err(error));
             }
             let targets = self.choose(&mut state, bytes);
             if targets.len() < self.needed {
@@ -204,10 +205,10 @@ impl SpreadSegment {
                 state.failure.get_or_insert(error.duplicate());
                 drop(state);
                 targets.into_iter().for_each(|bucket| self.buckets.all()[bucket].release(bytes));
-                return done(Err(error));
+                return self.end(done, Err(error));
             }
             state.lens.push((bytes, false));
-            state.owed += targets.len();
+            self.in_flight.begin(targets.len());
             let number = state.lens.len() as u64;
             let block =
                 Block { body: body.clone(), done, confirmed: 0, left: targets.len(), failures: Vec::new() };
@@ -231,11 +232,9 @@ impl SpreadSegment {
     /// A bucket has confirmed a block, or failed.
     fn ended(self: &Arc<Self>, (bucket, turn): (usize, u32), number: u64, bytes: u64, result: Result<()>) {
         self.buckets.all()[bucket].release(bytes);
-        let (ended, is_idle) = {
+        let ended = {
             let mut state = self.state.lock();
-            let State { blocks, waiting, copies, owed, .. } = &mut *state;
-            *owed -= 1;
-            let is_idle = *owed == 0 && waiting.is_empty();
+            let State { blocks, copies, .. } = &mut *state;
             let is_current = copies[bucket].turn == turn;
             let copy = &mut copies[bucket];
             if let Err(error) = &result {
@@ -261,15 +260,18 @@ impl SpreadSegment {
                 Some(Err(error)) => drop(state.failure.get_or_insert(error.duplicate())),
                 None => {}
             }
-            (block.zip(ended), is_idle)
+            block.zip(ended)
         };
         if let Some((block, result)) = ended {
-            (block.done)(result);
+            self.end(block.done, result);
             self.start_waiting();
         }
-        if is_idle {
-            self.idle.notify_all();
-        }
+        self.in_flight.end();
+    }
+
+    fn end(&self, done: WriteEnded, result: Result<()>) {
+        done(result);
+        self.in_flight.end();
     }
 
     /// Returns how many buckets have confirmed a block. One that was excluded since does not count,
@@ -297,25 +299,6 @@ impl SpreadSegment {
                 Error::after(ErrorKind::OutcomeUnknown, what, error)
             }
             None => Error::new(ErrorKind::OutcomeUnknown, "too few buckets answer").at(place(&self.path, 0)),
-        }
-    }
-
-    /// Waits until each bucket has answered for each block, for at most about a second. Returns
-    /// whether no request is in flight, and each block durable.
-    pub(super) fn wait_whole(&self) -> bool {
-        let clock = Clock::real();
-        let until = Nanos(clock.now().0 + IDLE_MAX.as_nanos() as u64);
-        loop {
-            let (ticket, now) = (self.idle.ticket(), clock.now());
-            {
-                let state = self.state.lock();
-                let is_idle = state.owed == 0 && state.waiting.is_empty();
-                if is_idle || now >= until {
-                    let are_settled = state.copies.iter().all(|copy| !copy.is_unsettled);
-                    return is_idle && state.failure.is_none() && are_settled;
-                }
-            }
-            self.idle.wait(ticket, Some(until.since(now)));
         }
     }
 
@@ -405,12 +388,13 @@ impl SpreadSegment {
             if state.durable() != copied {
                 return false;
             }
-            let State { copies, blocks, owed, .. } = &mut *state;
+            let State { copies, blocks, .. } = &mut *state;
             let copy = &mut copies[bucket];
             (copy.segment, copy.is_active, copy.turn) = (segment.clone(), true, copy.turn + 1);
             let turn = copy.turn;
             let send = |(number, block): (&u64, &mut Block)| {
-                (block.left, *owed) = (block.left + 1, *owed + 1);
+                self.in_flight.begin(1);
+                block.left += 1;
                 self.buckets.all()[bucket].admit(block.body.len() as u64, true);
                 Sent { bucket, turn, number: *number, body: block.body.clone(), segment: segment.clone() }
             };
@@ -455,8 +439,11 @@ impl OpenSegment for Arc<SpreadSegment> {
         durable.enumerate().map(part).collect()
     }
 
+    /// Waits until each bucket has answered for each block, for at most about a second.
     fn wait_idle(&self) -> bool {
-        self.wait_whole()
+        let is_idle = self.in_flight.wait(Some(IDLE_MAX));
+        let state = self.state.lock();
+        is_idle && state.failure.is_none() && state.copies.iter().all(|copy| !copy.is_unsettled)
     }
 
     fn catch_up(&self, bucket: usize) -> Result<()> {

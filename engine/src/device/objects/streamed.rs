@@ -26,6 +26,7 @@
 
 use super::body::{Form, ObjectId, SegmentEntry, WriterEpoch};
 use super::frame::FRAME_BYTES;
+use super::in_flight::InFlight;
 use super::open_segment::{OpenSegment, Write, Writer, admit};
 use super::patience::{Patience, error_of, may_end, place};
 use super::register::{fenced, later_claim, look_up};
@@ -35,7 +36,7 @@ use super::store::{ObjectStore, Outcome, perform};
 use super::waiting::wait_for_all;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
-use crate::sync::{Event, Mutex, thread};
+use crate::sync::{Mutex, thread};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,10 +84,8 @@ enum Ending {
     TakesBlocks,
     /// No block will come.
     Left,
-    /// A thread finalizes the lanes.
-    Finalizing,
-    /// That thread has ended, with or without success.
-    Tried,
+    /// A thread finalizes the lanes, or has ended, with or without success.
+    Finalized,
 }
 
 #[derive(Default)]
@@ -94,8 +93,6 @@ struct State {
     lanes: Vec<Lane>,
     /// The lane whose turn it is.
     next: usize,
-    /// Writes of which the outcome was not reported yet.
-    in_flight: usize,
     is_registered: bool,
     failure: Option<Error>,
     ending: Ending,
@@ -106,8 +103,8 @@ pub(super) struct StreamedSegment {
     path: String,
     writer: Arc<Writer>,
     state: Mutex<State>,
-    /// Happens when no write is in flight, and when a thread has tried to finalize the lanes.
-    idle: Event,
+    /// Writes of which the outcome was not reported yet, and a thread that finalizes the lanes.
+    in_flight: InFlight,
 }
 
 impl std::fmt::Debug for StreamedSegment {
@@ -235,7 +232,7 @@ impl StreamedSegment {
         };
         let lanes = ids.into_iter().zip(first).map(lane).collect::<Result<_>>()?;
         let (path, state) = (path.to_string(), Mutex::new(State { lanes, ..State::default() }));
-        Ok(Arc::new(StreamedSegment { path, writer, state, idle: Event::new() }))
+        Ok(Arc::new(StreamedSegment { path, writer, state, in_flight: InFlight::default() }))
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
@@ -245,7 +242,7 @@ impl StreamedSegment {
                 drop(state);
                 return (write.done)(Err(error));
             }
-            state.in_flight += 1;
+            self.in_flight.begin(1);
             let (next, count) = (state.next, state.lanes.len().max(1));
             state.next = (next + 1) % count;
             let lanes = state.lanes.iter_mut().enumerate();
@@ -317,11 +314,7 @@ impl StreamedSegment {
 
     fn end(self: &Arc<Self>, write: Write, result: Result<()>) {
         (write.done)(result);
-        let mut state = self.state.lock();
-        state.in_flight -= 1;
-        if state.in_flight == 0 {
-            drop(state);
-            self.idle.notify_all();
+        if self.in_flight.end() {
             self.finalize_elsewhere();
         }
     }
@@ -331,23 +324,20 @@ impl StreamedSegment {
     fn finalize_elsewhere(self: &Arc<Self>) {
         {
             let mut state = self.state.lock();
-            if state.ending != Ending::Left || state.in_flight > 0 || state.failure.is_some() {
+            if state.ending != Ending::Left || !self.in_flight.is_idle() || state.failure.is_some() {
                 return;
             }
-            state.ending = Ending::Finalizing;
+            state.ending = Ending::Finalized;
+            self.in_flight.begin(1);
         }
-        let end = |this: &StreamedSegment| {
-            this.state.lock().ending = Ending::Tried;
-            this.idle.notify_all();
-        };
         let this = self.clone();
         let finalize = move || {
             this.finalize();
-            end(&this);
+            this.in_flight.end();
         };
         // Without a thread, the end of the writer finalizes them, or the next writer.
         if thread::spawn("quench-append", finalize).is_err() {
-            end(self);
+            self.in_flight.end();
         }
     }
 
@@ -599,17 +589,15 @@ impl OpenSegment for Arc<StreamedSegment> {
     }
 
     fn wait_idle(&self) -> bool {
-        loop {
-            let ticket = self.idle.ticket();
-            {
-                let state = self.state.lock();
-                if state.in_flight == 0 && state.ending != Ending::Finalizing {
-                    let is_sound = state.failure.is_none();
-                    drop(state);
-                    return is_sound && self.finalize();
-                }
+        let is_sound = loop {
+            self.in_flight.wait(None);
+            let mut state = self.state.lock();
+            // The last write may have begun to finalize the lanes meanwhile.
+            if self.in_flight.is_idle() {
+                state.ending = Ending::Finalized;
+                break state.failure.is_none();
             }
-            self.idle.wait(ticket, None);
-        }
+        };
+        is_sound && self.finalize()
     }
 }

@@ -72,7 +72,7 @@ fn a_bucket_that_joins_gets_blocks_that_are_not_durable_yet() {
         let world = World::new(seed);
         world.submit(1);
         wait_until(|| world.has(1).len() == 5 && world.durable.load(Ordering::SeqCst) == 1);
-        assert!(world.segment.wait_whole(), "five confirmations");
+        assert!(world.segment.wait_idle(), "five confirmations");
         world.clients[..2].iter().for_each(|client| client.hold_requests());
         world.clients[2..4].iter().for_each(|client| client.hold_replies());
         world.submit(2);
