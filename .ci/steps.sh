@@ -53,6 +53,8 @@ clippy_of_features() {
     cargo clippy -p quenchdb --features s3 -- -D warnings
     cargo clippy -p quenchdb --features azure,gcs -- -D warnings
     cargo clippy -p quenchdb --features gcs-rapid -- -D warnings
+    # The unit tests with one client only: the workspace builds them with all.
+    cargo clippy -p quenchdb --lib --profile test --features gcs-rapid,internals -- -D warnings
     cargo clippy -p quench-cli -- -D warnings
 }
 

@@ -232,7 +232,7 @@ impl<P: Protocol> Client<P> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "s3"))]
 impl<P: Protocol> Client<P> {
     /// Returns the time of one attempt.
     pub fn time_for(&self, request: &Request) -> Duration {
@@ -441,6 +441,7 @@ impl<P: Protocol> Requests<P> {
 }
 
 #[cfg(test)]
+#[cfg_attr(not(all(feature = "s3", feature = "azure")), allow(dead_code, reason = "for other clients"))]
 pub(super) mod test_server;
 
 #[cfg(test)]

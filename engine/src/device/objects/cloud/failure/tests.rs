@@ -1,7 +1,7 @@
 //! What follows from answers and from their absence.
 
 use super::*;
-use object_store::client::HttpErrorKind;
+use object_store::client::{HttpError, HttpErrorKind};
 use std::io;
 
 fn place() -> Place {

@@ -1,6 +1,8 @@
 //! The real client against a server that answers as a test says.
 
-use super::super::super::client::test_server::{Answer, Seen, Server, error, reply};
+#[cfg(feature = "azure")]
+use super::super::super::client::test_server::{Answer, Seen, error};
+use super::super::super::client::test_server::{Server, reply};
 use super::super::super::request::{Condition, Failure, FailureKind, Version};
 use super::super::super::store::perform;
 use super::*;
@@ -45,6 +47,7 @@ fn azure(server: &Server) -> CloudStore {
     )
 }
 
+#[cfg(feature = "azure")]
 /// Whether a request is the first or the second part of a creation.
 fn is_append(seen: &Seen) -> bool {
     seen.path.contains("comp=appendblock")
