@@ -155,15 +155,16 @@ impl Totals {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Runs seeds on a disk, some on a store of objects, some in several buckets, and some with
-    /// a standby.
+    /// Runs seeds on a disk, some on a store of objects, some in several buckets, some with a
+    /// standby, and some over streams.
     fn simulate(&mut self, options: &Options, until: Option<Instant>) -> Result<()> {
         let seeds = self.next_seed..self.next_seed + options.seeds;
         self.next_seed = seeds.end;
         self.simulate_seeds(seeds.clone(), options, until)?;
         self.simulate_seeds(objects::seeds_beside(&seeds), options, until)?;
         self.simulate_seeds(objects::several_beside(&seeds), options, until)?;
-        self.simulate_seeds(objects::followed_beside(&seeds), options, until)
+        self.simulate_seeds(objects::followed_beside(&seeds), options, until)?;
+        self.simulate_seeds(objects::streamed_beside(&seeds), options, until)
     }
 
     /// Runs seeds, the first of them twice.

@@ -40,7 +40,7 @@ impl ObjectsConfig {
         base.settings.memory_bytes = if base.tight { 1 << 20 } else { 4 << 20 };
         // No fault of the disk, which is not there.
         base.fault = PlannedFault::None;
-        let store = StoreOptions {
+        let mut store = StoreOptions {
             appends: random.chance(2, 3),
             parts_max: one_of(&mut random, &[8, 40, 10_000]),
             appends_check_version: random.chance(1, 2),
@@ -58,10 +58,17 @@ impl ObjectsConfig {
         };
         let most = one_of(&mut random, &[0, 10, 60]);
         let kinds = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied);
-        let odds = kinds.map(|kind| (kind, random.below(most + 1))).collect();
-        let is_followed = seed >= super::FOLLOWED_SEED;
-        let is_in_several = seed >= super::SEVERAL_SEED && (!is_followed || seed % 2 == 1);
+        let mut odds: Vec<_> = kinds.map(|kind| (kind, random.below(most + 1))).collect();
+        let is_streamed = seed >= super::STREAMED_SEED;
+        let is_followed = seed >= super::FOLLOWED_SEED && (!is_streamed || seed % 2 == 1);
+        let is_in_several = !is_streamed && seed >= super::SEVERAL_SEED && (!is_followed || seed % 2 == 1);
         let zones = if is_in_several { super::zones::ZONES } else { 1 };
+        if is_streamed {
+            (store.appends, store.streams) = (true, true);
+            // A lane is finalized before it is read, so nothing depends on that promise.
+            store.revokes = random.chance(3, 4);
+            odds.extend(FaultKind::OF_STREAMS.map(|kind| (kind, random.below(most + 1))));
+        }
         ObjectsConfig { base, store, options, zones, is_followed, odds }
     }
 

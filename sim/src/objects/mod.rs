@@ -4,7 +4,8 @@
 //! A crash ends all machines. Nothing of them is left: the next run has another client, and what
 //! the store has. Requests that were in flight take effect then, later, or never. In some runs a
 //! second machine takes the database over while the first one works. In some seeds a standby
-//! follows, and the second machine promotes one.
+//! follows, and the second machine promotes one. In some seeds the log's objects take appends over
+//! streams, which a store may fail to revoke.
 //!
 //! Threads do not panic here: a panic inside the device may leave a write without an outcome.
 
@@ -33,8 +34,11 @@ pub const FIRST_SEED: u64 = 1_000_000_000;
 pub const SEVERAL_SEED: u64 = 2_000_000_000;
 /// Seeds from this one on have a standby: the even ones in a bucket, the odd ones in three.
 pub const FOLLOWED_SEED: u64 = 3_000_000_000;
-/// For this many seeds on a disk one runs on a store of objects, in several buckets, or with a
-/// standby.
+/// Seeds from this one on run on a store whose log objects take appends over streams; the odd ones
+/// have a standby.
+pub const STREAMED_SEED: u64 = 4_000_000_000;
+/// For this many seeds on a disk one runs on a store of objects, in several buckets, with a
+/// standby, or over streams.
 const SEEDS_ON_A_DISK: u64 = 8;
 const SEEDS_IN_ONE: u64 = 32;
 /// The figure of crashes.
@@ -55,6 +59,11 @@ pub fn several_beside(seeds: &Range<u64>) -> Range<u64> {
 /// Returns the seeds with a standby that go with seeds on a disk.
 pub fn followed_beside(seeds: &Range<u64>) -> Range<u64> {
     FOLLOWED_SEED + seeds.start / SEEDS_IN_ONE..FOLLOWED_SEED + seeds.end / SEEDS_IN_ONE
+}
+
+/// Returns the seeds over streams that go with seeds on a disk.
+pub fn streamed_beside(seeds: &Range<u64>) -> Range<u64> {
+    STREAMED_SEED + seeds.start / SEEDS_IN_ONE..STREAMED_SEED + seeds.end / SEEDS_IN_ONE
 }
 
 /// Runs a seed, with `points` crashes of its first run.

@@ -11,6 +11,8 @@ pub enum Detector {
     Seeds(u64),
     /// As many seeds of the simulation on a store of objects.
     ObjectsSeeds(u64),
+    /// As many seeds of the simulation with log objects that take appends over streams.
+    StreamedSeeds(u64),
 }
 
 const fn tests(binary: &'static str, filter: &'static str) -> Detector {
@@ -20,6 +22,7 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
 /// Most seeds tried. One of the first few notices, in a second or two; this many take a minute.
 const SEEDS: Detector = Detector::Seeds(300);
 const OBJECTS_SEEDS: Detector = Detector::ObjectsSeeds(100);
+const STREAMED_SEEDS: Detector = Detector::StreamedSeeds(100);
 
 const LEAVE_MEMORY: Detector =
     tests("engine", "checkpoint_exact::a_checkpoint_is_of_one_moment_while_its_pages_leave_memory");
@@ -130,9 +133,9 @@ detectors! {
     ExtentNamedEarly: OBJECTS_SEEDS, tests("engine", "objects::requests_of_unknown_outcome");
     StreamNotFinalized: tests("engine", "objects::a_takeover_loses_nothing");
     StreamReadBeforeFinalize: tests("engine", "objects::a_takeover_loses_nothing");
-    StreamResentWhole: tests("engine", "objects::requests_of_unknown_outcome");
-    StreamReportedUnflushed: tests("engine", "objects::torn_block_at_the_end_of_a_lane_is_its_end");
-    StreamUncut: tests("engine", "objects::torn_block_at_the_end_of_a_lane_is_its_end");
+    StreamResentWhole: tests("engine", "objects::requests_of_unknown_outcome"), STREAMED_SEEDS;
+    StreamReportedUnflushed: tests("engine", "objects::torn_block_at_the_end_of_a_lane_is_its_end"), STREAMED_SEEDS;
+    StreamUncut: tests("engine", "objects::torn_block_at_the_end_of_a_lane_is_its_end"), STREAMED_SEEDS;
     OneBucketAcknowledges: tests("engine", "objects_several::a_writer_with_one_of_three_buckets_acknowledges_nothing");
     FirstRegisterTaken: tests("engine", "objects_several_rules::a_claim_takes_the_newest_manifest_of_a_writer");
     BallotWithoutGeneration: tests("engine", "objects_several_rules::a_claim_takes_the_newest_manifest_of_a_writer");

@@ -183,6 +183,10 @@ fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Ro
                 let first = objects::FIRST_SEED;
                 seeds::ask(first + 1..=first + last, bug, processor)?.0
             }
+            Detector::StreamedSeeds(last) => {
+                let first = objects::STREAMED_SEED;
+                seeds::ask(first + 1..=first + last, bug, processor)?.0
+            }
         };
         match outcome {
             Outcome::Noticed(by) => {

@@ -25,6 +25,7 @@ impl Detector {
             Detector::Tests { binary, filter } => format!("{binary} {filter}").trim_end().into(),
             Detector::Seeds(last) => format!("seeds 1 to {last}"),
             Detector::ObjectsSeeds(last) => format!("{last} seeds on a store of objects"),
+            Detector::StreamedSeeds(last) => format!("{last} seeds over streams"),
         }
     }
 }
@@ -35,7 +36,7 @@ impl Detector {
 pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     let of_tests = |detector: &Detector| match detector {
         Detector::Tests { binary, .. } => Some(*binary),
-        Detector::Seeds(_) | Detector::ObjectsSeeds(_) => None,
+        Detector::Seeds(_) | Detector::ObjectsSeeds(_) | Detector::StreamedSeeds(_) => None,
     };
     let names: BTreeSet<&str> = bugs.iter().flat_map(|bug| detectors(*bug)).filter_map(of_tests).collect();
     if names.is_empty() {
