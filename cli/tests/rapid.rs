@@ -76,15 +76,18 @@ fn torture_with_kills_of_the_zonal_bucket_loses_nothing() {
     }
 }
 
-/// A server that refuses each request, as a zonal bucket does those of the JSON interface.
+/// A server that refuses each request for a zonal bucket, as Google refuses those of the JSON
+/// interface, and answers no other.
 fn refusing() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut request = [0; 4096];
-            // What it asks does not matter.
-            let _ = stream.read(&mut request);
+            let len = stream.read(&mut request).unwrap_or(0);
+            if !String::from_utf8_lossy(&request[..len]).contains("quench-zonal") {
+                continue;
+            }
             let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             let _ = stream.write_all(answer);
         }
@@ -112,6 +115,19 @@ fn zonal_buckets_are_told_from_others() {
         let form = "name a regional bucket for the rest: gs://quench-zonal/";
         assert!(said.contains("the bucket quench-zonal is zonal") && said.contains(form), "{said}");
         assert!(said.contains("?rest=gs://BUCKET/PREFIX"), "{said}");
+    }
+    // Each names the zonal one of several buckets.
+    let list = "gs://one/a,gs://quench-zonal/b,gs://three/c";
+    for arguments in [
+        &["put", list, "t", "alice", "1"][..],
+        &["get", list, "t", "alice"],
+        &["stat", list],
+        &["follow", list],
+    ] {
+        let said = refused(arguments);
+        let why = "the bucket quench-zonal is zonal (class RAPID): it cannot be one of several buckets";
+        let advice = "name a regional bucket instead of gs://quench-zonal/b";
+        assert!(said.contains(why) && said.contains(advice), "{arguments:?}: {said}");
     }
     let rest = text(dir.path());
     let put = |place: &str| refused(&["put", place, "t", "a", "1"]);

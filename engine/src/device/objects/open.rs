@@ -5,7 +5,6 @@ use super::body::MANIFEST_NAME;
 use super::cloud::{CloudOptions, CloudStore};
 use super::directory::DirectoryStore;
 use super::options::Options;
-use super::patience::error_of;
 use super::probe::probe_to_open;
 #[cfg(feature = "gcs-rapid")]
 use super::rapid::RapidStore;
@@ -14,9 +13,9 @@ use super::routed::RoutedStore;
 #[cfg(feature = "s3")]
 use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
-use super::store::ObjectStore;
+use super::store::{ObjectStore, Outcome};
 use super::url::{ObjectUrl, Scheme};
-use super::waiting::wait_at_most;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::thread;
 use std::path::Path;
@@ -98,7 +97,7 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
     }
     let store = connect(url)?;
     if read_only {
-        refuse_zonal(url, &*store)?;
+        refuse_zonal(&[(url.to_string(), store.clone())])?;
         let facts = store.facts();
         return Ok(ObjectStorage::unprobed(store, facts, options));
     }
@@ -110,43 +109,69 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
 const REFUSAL_MAX: Duration = Duration::from_secs(2);
 
 /// Refuses a zonal bucket without a bucket for the rest, which a reader does not probe: it refuses
-/// every read, too.
-fn refuse_zonal(url: &str, store: &dyn ObjectStore) -> Result<()> {
-    let is_google = ObjectUrl::parse(url).is_ok_and(|url| url.scheme == Scheme::Google && url.rest.is_none());
-    if !is_google || !cfg!(feature = "gcs-rapid") {
+/// every read, too. `stores` has the one of a database, or several.
+fn refuse_zonal(stores: &[(String, Arc<dyn ObjectStore>)]) -> Result<()> {
+    let may_be_zonal =
+        |url: &str| ObjectUrl::parse(url).is_ok_and(|url| url.scheme == Scheme::Google && url.rest.is_none());
+    if !cfg!(feature = "gcs-rapid") {
         return Ok(());
     }
-    // A store that does not answer is not waited for: what comes next says so.
-    let head = Request::Head { name: MANIFEST_NAME.into() };
-    match wait_at_most(REFUSAL_MAX, |done| store.start(head, done)) {
-        Some(Err(failure)) if failure.kind == FailureKind::Denied => {
-            let error = error_of(&failure, "the manifest cannot be read", MANIFEST_NAME);
-            Err(explain_zonal(url, error.with_kind(ErrorKind::InvalidArgument)))
-        }
-        _ => Ok(()),
+    let (send, receive) = mpsc::channel();
+    for (url, store) in stores.iter().filter(|(url, _)| may_be_zonal(url)) {
+        let (send, url) = (send.clone(), url.clone());
+        let done = move |outcome: Outcome| {
+            // The caller may have waited long enough.
+            let _ = send.send((url, outcome));
+        };
+        store.start(Request::Head { name: MANIFEST_NAME.into() }, Box::new(done));
     }
+    drop(send);
+    let clock = Clock::real();
+    let until = Nanos(clock.now().0 + REFUSAL_MAX.as_nanos() as u64);
+    // The open reports a store that does not answer, or refuses for another reason.
+    while let Ok((url, outcome)) = receive.recv_timeout(until.since(clock.now())) {
+        let is_refused = outcome.is_err_and(|failure| failure.kind == FailureKind::Denied);
+        if is_refused && let Some(error) = zonal_error(&url, stores.len() > 1) {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the error of a store that refused the requests for `url` with `error`: a zonal bucket
 /// takes none of the requests of other buckets.
 #[must_use]
 pub fn explain_zonal(url: &str, error: Error) -> Error {
+    explain(url, error, false)
+}
+
+/// As [`explain_zonal`]; of a bucket that is one of several of a database, the advice is another.
+fn explain(url: &str, error: Error, is_one_of_several: bool) -> Error {
     let is_refusal = matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Unsupported);
+    let zonal = if is_refusal { zonal_error(url, is_one_of_several) } else { None };
+    zonal.unwrap_or(error)
+}
+
+/// Asks for the description of a bucket that has refused a request. Returns an error if the bucket
+/// is zonal.
+fn zonal_error(url: &str, is_one_of_several: bool) -> Option<Error> {
     #[cfg(feature = "gcs-rapid")]
-    if is_refusal
-        && let Ok(parsed) = ObjectUrl::parse(url)
+    if let Ok(parsed) = ObjectUrl::parse(url)
         && (parsed.scheme, &parsed.rest) == (Scheme::Google, &None)
         && super::rapid::is_zonal(&parsed)
     {
-        let what = format!(
-            "the bucket {} is zonal (class RAPID): it takes the log of a database, and nothing else",
-            parsed.bucket
-        );
-        let advice = format!("name a regional bucket for the rest: {parsed}?rest=gs://BUCKET/PREFIX");
-        return Error::new(ErrorKind::Unsupported, what).with_advice(advice);
+        let what = format!("the bucket {} is zonal (class RAPID)", parsed.bucket);
+        let (why, advice) = if is_one_of_several {
+            let advice = format!("name a regional bucket instead of {parsed}");
+            ("it cannot be one of several buckets of a database", advice)
+        } else {
+            let advice = format!("name a regional bucket for the rest: {parsed}?rest=gs://BUCKET/PREFIX");
+            ("it takes the log of a database, and nothing else", advice)
+        };
+        return Some(Error::new(ErrorKind::Unsupported, format!("{what}: {why}")).with_advice(advice));
     }
-    let _ = (url, is_refusal);
-    error
+    let _ = (url, is_one_of_several);
+    None
 }
 
 /// Returns the storage of the database that a URL names, for people that look at it: it is only
@@ -162,7 +187,7 @@ pub fn open_url_to_look(url: &str, most: Duration) -> Result<ObjectStorage> {
     }
     // A read that the client has given up is sent once more.
     let store = connect_within(url, Some(most / 2))?;
-    refuse_zonal(url, &*store)?;
+    refuse_zonal(&[(url.to_string(), store.clone())])?;
     let facts = store.facts();
     Ok(ObjectStorage::unprobed(store, facts, Options { patience: most, ..Options::default() }))
 }
@@ -235,7 +260,9 @@ fn open_several(
         }
         stores.push((name, store));
     }
-    if !read_only {
+    if read_only {
+        refuse_zonal(&stores)?;
+    } else {
         probe_majority(&stores)?;
     }
     Ok(ObjectStorage::several(stores, replace, options, !read_only))
@@ -245,11 +272,12 @@ fn open_several(
 /// not answer; what answers later is used without a probe, as a store that was away.
 fn probe_majority(stores: &[(String, Arc<dyn ObjectStore>)]) -> Result<()> {
     let (send, receive) = mpsc::channel();
-    for (_, store) in stores {
-        let (store, send) = (store.clone(), send.clone());
+    for (url, store) in stores {
+        let (url, store, send) = (url.clone(), store.clone(), send.clone());
         let probe = move || {
+            let probed = probe_to_open(&*store).map(|_| ());
             // The caller may have all that it needs.
-            let _ = send.send(probe_to_open(&*store).map(|_| ()));
+            let _ = send.send(probed.map_err(|error| explain(&url, error, true)));
         };
         thread::spawn("quench-probe", probe)
             .map_err(|error| Error::io("no thread to probe a bucket", error))?;
