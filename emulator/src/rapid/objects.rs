@@ -98,9 +98,8 @@ impl Stored {
             name: key.into(),
             bucket: format!("projects/_/buckets/{bucket}"),
             generation: self.generation,
-            storage_class: "RAPID".into(),
             size: size as i64,
-            finalize_time: self.is_final.then_some(Timestamp { seconds: 1, nanos: 0 }),
+            finalize_time: self.is_final.then_some(Timestamp { seconds: 1 }),
         }
     }
 }

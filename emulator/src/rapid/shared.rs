@@ -126,8 +126,8 @@ impl Shared {
 
     pub async fn bucket(self: Arc<Self>, message: GetBucketRequest) -> Result<Bucket, Status> {
         self.check_bucket(&message.name)?;
-        let (location, location_type) = ("us-central1".into(), "zone".into());
+        let location = "us-central1".into();
         let storage_class = self.options.class.clone();
-        Ok(Bucket { name: message.name, location, location_type, storage_class })
+        Ok(Bucket { name: message.name, location, storage_class })
     }
 }

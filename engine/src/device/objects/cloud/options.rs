@@ -1,5 +1,6 @@
 //! Settings of the client, with defaults for a store in the same region.
 
+use super::super::client::Effort;
 use std::fmt;
 use std::time::Duration;
 
@@ -33,6 +34,11 @@ impl Default for CloudOptions {
 }
 
 impl CloudOptions {
+    pub(in super::super) fn effort(&self) -> Effort {
+        let CloudOptions { attempt_timeout, read_deadline, threads, .. } = *self;
+        Effort { attempt_timeout, read_deadline, threads }
+    }
+
     /// Returns all settings, those of the environment first. Only names that begin with `prefix`.
     pub(in super::super) fn with_environment(&self, prefix: &str) -> Vec<(String, String)> {
         let environment = std::env::vars_os()

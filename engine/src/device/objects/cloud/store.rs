@@ -1,6 +1,6 @@
 //! The store: what it can do, and how its client is made.
 
-use super::super::client::{Client, Connect, Effort, Place};
+use super::super::client::{Client, Connect, Place};
 use super::super::request::Request;
 use super::super::store::{Done, ObjectStore, StoreFacts};
 use super::super::url::{ObjectUrl, Scheme};
@@ -42,11 +42,7 @@ impl CloudStore {
             appends_check_version: appends,
             streams: false,
         };
-        let effort = Effort {
-            attempt_timeout: options.attempt_timeout,
-            read_deadline: options.read_deadline,
-            threads: options.threads,
-        };
+        let effort = options.effort();
         let advice = match url.scheme {
             Scheme::Azure => "set AZURE_STORAGE_ACCOUNT_KEY, or give the machine an identity",
             _ => "set GOOGLE_APPLICATION_CREDENTIALS, or give the machine a service account",

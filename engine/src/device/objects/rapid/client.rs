@@ -1,17 +1,17 @@
 //! The store: which message is which request.
 
-use super::super::client::{Client, Connect, Effort, Page, Place, Protocol, empty_read};
+use super::super::client::{Client, Connect, Page, Place, Protocol, empty_read};
 use super::super::cloud::CloudOptions;
 use super::super::request::{Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 use super::super::store::{Done, ObjectStore, Outcome, StoreFacts};
 use super::super::url::ObjectUrl;
 use super::connection::Connection;
-use super::errors::{failure, read_redirect};
+use super::errors::{failure, redirect};
 use super::lanes::{Lanes, Opening};
 use super::messages::{
-    BidiReadObjectRequest, BidiReadObjectResponse, BidiReadObjectSpec, Bucket, DeleteObjectRequest, Empty,
-    GetBucketRequest, ListObjectsRequest, ListObjectsResponse, Object, ObjectRangeData, RAPID_CLASS,
-    ReadRange,
+    BidiReadObjectRedirectedError, BidiReadObjectRequest, BidiReadObjectResponse, BidiReadObjectSpec, Bucket,
+    DeleteObjectRequest, Empty, GetBucketRequest, ListObjectsRequest, ListObjectsResponse, Object,
+    ObjectRangeData, RAPID_CLASS, ReadRange,
 };
 use super::stream::{length, reply_of};
 use crate::base::{Error, Result};
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// Redirects that a read follows.
 const REDIRECTS_MAX: usize = 5;
@@ -34,18 +34,24 @@ const ADVICE: &str = "set GOOGLE_APPLICATION_CREDENTIALS, or give the machine a 
 #[derive(Debug)]
 pub struct RapidStore {
     client: Client<Rapid>,
-    lanes: Arc<Lanes>,
     place: Place,
+    shared: Arc<Shared>,
+}
+
+/// What the connections of a store share.
+#[derive(Debug)]
+struct Shared {
     url: ObjectUrl,
     options: CloudOptions,
+    lanes: Lanes,
     /// Where the bucket is, if its description says that it is zonal.
-    zone: Arc<OnceLock<String>>,
+    zone: OnceLock<String>,
 }
 
 /// The requests of one database.
 struct Rapid {
     connection: Connection,
-    lanes: Arc<Lanes>,
+    shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Lanes {
@@ -72,43 +78,35 @@ impl RapidStore {
             appends_check_version: false,
             streams: true,
         };
-        let effort = Effort {
-            attempt_timeout: options.attempt_timeout,
-            read_deadline: options.read_deadline,
-            threads: options.threads,
-        };
-        let lanes: Arc<Lanes> = Arc::default();
-        let zone: Arc<OnceLock<String>> = Arc::default();
-        let described = zone.clone();
-        let shared = lanes.clone();
-        let (own, options_of_own) = (url.clone(), options.clone());
-        let (url, options) = (url.clone(), options.clone());
+        let (lanes, zone) = (Lanes::default(), OnceLock::new());
+        let shared = Arc::new(Shared { url: url.clone(), options: options.clone(), lanes, zone });
+        let of_connections = shared.clone();
         let connect: Connect<Rapid> = Box::new(move || {
-            let (url, options, lanes) = (url.clone(), options.clone(), shared.clone());
-            let described = described.clone();
+            let shared = of_connections.clone();
             Box::pin(async move {
-                let connection = Connection::new(&url, &options)?;
+                let url = &shared.url;
+                let connection = Connection::new(url, &shared.options)?;
                 connection.find_credentials().await.map_err(|error| {
                     let why = super::super::client::root(&error);
                     Error::invalid(format!("there are no credentials for {url}: {why}")).with_advice(ADVICE)
                 })?;
-                if let Some(zone) = check_class(&url, &connection).await? {
+                if let Some(zone) = check_class(url, &connection).await? {
                     // Another connection may have found it.
-                    let _ = described.set(zone);
+                    let _ = shared.zone.set(zone);
                 }
-                Ok(Rapid { connection, lanes })
+                Ok(Rapid { connection, shared })
             })
         });
-        let client = Client::connect(facts, effort, ADVICE, connect)?;
+        let client = Client::connect(facts, options.effort(), ADVICE, connect)?;
         let facts = client.facts();
         let place = Place { bucket: facts.name, endpoint: facts.endpoint };
-        Ok(RapidStore { client, lanes, place, url: own, options: options_of_own, zone })
+        Ok(RapidStore { client, place, shared })
     }
 
     /// Returns where the bucket is, if its description may be read and says that it is zonal.
     #[must_use]
     pub fn zone(&self) -> Option<&str> {
-        self.zone.get().map(String::as_str)
+        self.shared.zone.get().map(String::as_str)
     }
 }
 
@@ -123,7 +121,7 @@ impl ObjectStore for RapidStore {
         match request {
             // In the caller's thread, because appends to a lane have an order.
             Request::Append { name, offset, body, .. } => {
-                self.lanes.append(&self.place, &name, offset, body, done);
+                self.shared.lanes.append(&self.place, &name, offset, body, done);
             }
             request => self.client.start(request, done),
         }
@@ -134,7 +132,7 @@ impl ObjectStore for RapidStore {
     }
 
     fn another(&self) -> Option<Arc<dyn ObjectStore>> {
-        let another = RapidStore::connect(&self.url, &self.options).ok()?;
+        let another = RapidStore::connect(&self.shared.url, &self.shared.options).ok()?;
         Some(Arc::new(another))
     }
 }
@@ -145,8 +143,8 @@ async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<Option<
     let message = GetBucketRequest { name: connection.bucket.clone() };
     let described = connection.unary("GetBucket", (RequestKind::Head, ""), message);
     let bucket: Bucket = match tokio::time::timeout(DESCRIBE_MAX, described).await {
-        Ok(Ok(Ok(bucket))) => bucket,
-        Ok(Ok(Err(status))) if status.code() == Code::NotFound => {
+        Ok(Ok(bucket)) => bucket,
+        Ok(Err(failure)) if failure.kind == FailureKind::Absent => {
             let what = format!("there is no bucket {}", url.bucket);
             return Err(Error::invalid(what).with_advice("create the bucket, or correct its name"));
         }
@@ -165,11 +163,11 @@ async fn check_class(url: &ObjectUrl, connection: &Connection) -> Result<Option<
 
 impl Protocol for Rapid {
     async fn once(&self, request: &Request) -> Outcome {
-        let (connection, name) = (&self.connection, request.name());
+        let (connection, lanes, name) = (&self.connection, &self.shared.lanes, request.name());
         let place = &connection.place;
         match request {
             Request::Create { body, .. } => {
-                let created = self.lanes.open(connection, name, Opening::Create(body.clone())).await;
+                let created = lanes.open(connection, name, Opening::Create(body.clone())).await;
                 // A creation needs nothing but the bucket.
                 created.map_err(|failure| match failure.kind {
                     FailureKind::Absent => Failure { kind: FailureKind::Denied, ..failure },
@@ -182,9 +180,9 @@ impl Protocol for Rapid {
                 };
                 let opening =
                     if *takes_over { Opening::TakeOver(generation) } else { Opening::Resume(generation) };
-                self.lanes.open(connection, name, opening).await
+                lanes.open(connection, name, opening).await
             }
-            Request::Finalize { len, .. } => self.lanes.finalize(place, name, *len).await,
+            Request::Finalize { len, .. } => lanes.finalize(place, name, *len).await,
             Request::Get { range, .. } => self.get(name, range.clone()).await,
             Request::Head { .. } => self.describe(RequestKind::Head, name).await,
             Request::Delete { .. } => self.delete(name).await,
@@ -205,12 +203,9 @@ impl Protocol for Rapid {
             parent: connection.bucket.clone(),
             prefix: connection.key(prefix),
             page_token: after.unwrap_or_default(),
-            ..ListObjectsRequest::default()
         };
         let about = (RequestKind::List, prefix);
-        let answer: std::result::Result<ListObjectsResponse, Status> =
-            connection.unary("ListObjects", about, message).await?;
-        let answer = answer.map_err(|status| failure(&connection.place, about.0, prefix, &status))?;
+        let answer: ListObjectsResponse = connection.unary("ListObjects", about, message).await?;
         let mut listed = Vec::with_capacity(answer.objects.len());
         for object in answer.objects {
             let name = connection.name(&object.name).filter(|name| name.starts_with(prefix));
@@ -253,7 +248,7 @@ impl Rapid {
         let read = ReadRange { read_offset, read_length, read_id: 1 };
         match self.read(RequestKind::Get, name, Some(read)).await {
             Ok((object, body)) => {
-                let mut reply = reply_of(&object, false);
+                let mut reply = reply_of(&object);
                 reply.len = reply.len.max(asked.start + body.len() as u64);
                 if body.len() as u64 != asked.end.min(reply.len).saturating_sub(asked.start) {
                     let why = "the answer holds another range";
@@ -273,7 +268,7 @@ impl Rapid {
 
     /// Asks for length and version.
     async fn describe(&self, kind: RequestKind, name: &str) -> Outcome {
-        self.read(kind, name, None).await.map(|(object, _)| reply_of(&object, false))
+        self.read(kind, name, None).await.map(|(object, _)| reply_of(&object))
     }
 
     /// Reads a range, or only the description of an object.
@@ -308,7 +303,9 @@ impl Rapid {
                 },
             };
             drop(messages);
-            let Some(redirect) = read_redirect(&status) else {
+            let redirect: Option<BidiReadObjectRedirectedError> =
+                redirect(&status, "BidiReadObjectRedirectedError");
+            let Some(redirect) = redirect else {
                 return Err(failure(&connection.place, kind, name, &status));
             };
             (spec.read_handle, spec.routing_token) = (redirect.read_handle, redirect.routing_token);
@@ -330,8 +327,9 @@ impl Rapid {
         };
         let generation = described.version.as_ref().and_then(generation_of);
         let (Some(generation), false) = (generation, described.is_final) else { return Err(refused) };
-        let opened = self.lanes.open(&self.connection, name, Opening::TakeOver(generation)).await?;
-        self.lanes.finalize(&self.connection.place, name, opened.len).await?;
+        let lanes = &self.shared.lanes;
+        let opened = lanes.open(&self.connection, name, Opening::TakeOver(generation)).await?;
+        lanes.finalize(&self.connection.place, name, opened.len).await?;
         self.delete_once(name).await
     }
 
@@ -339,15 +337,10 @@ impl Rapid {
         let connection = &self.connection;
         let (bucket, object) = (connection.bucket.clone(), connection.key(name));
         let message = DeleteObjectRequest { bucket, object, generation: 0 };
-        let about = (RequestKind::Delete, name);
-        let answer: std::result::Result<Empty, Status> =
-            connection.unary("DeleteObject", about, message).await?;
-        match answer {
-            Err(status) if status.code() != Code::NotFound => {
-                Err(failure(&connection.place, about.0, name, &status))
-            }
-            _ => {
-                self.lanes.forget(name);
+        match connection.unary("DeleteObject", (RequestKind::Delete, name), message).await {
+            Err(failure) if failure.kind != FailureKind::Absent => Err(failure),
+            Ok(Empty {}) | Err(_) => {
+                self.shared.lanes.forget(name);
                 Ok(Reply::default())
             }
         }

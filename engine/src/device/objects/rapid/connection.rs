@@ -4,6 +4,7 @@ use super::super::client::Place;
 use super::super::cloud::{CloudOptions, Connector, Google};
 use super::super::request::{Failure, FailureKind, RequestKind};
 use super::super::url::ObjectUrl;
+use super::errors::failure;
 use super::messages::SERVICE;
 use crate::base::{Error, Result};
 use prost::Message;
@@ -152,15 +153,12 @@ impl Connection {
     }
 
     /// Sends a message and returns the answer.
-    ///
-    /// # Errors
-    /// The outer one: there are no credentials, and nothing was sent.
     pub async fn unary<M, R>(
         &self,
         method: &'static str,
         (kind, name): (RequestKind, &str),
         message: M,
-    ) -> std::result::Result<std::result::Result<R, Status>, Failure>
+    ) -> std::result::Result<R, Failure>
     where
         M: Message + 'static,
         R: Message + Default + 'static,
@@ -170,7 +168,8 @@ impl Connection {
             let mut grpc = self.grpc().await?;
             grpc.unary(request, path(method), ProstCodec::<M, R>::default()).await
         };
-        Ok(sent.await.map(Response::into_inner))
+        let answered = sent.await.map(Response::into_inner);
+        answered.map_err(|status| failure(&self.place, kind, name, &status))
     }
 
     /// Opens a stream on which `messages` are sent, and returns the answers.

@@ -2,7 +2,8 @@
 
 use super::super::client::{Place, not_sent, shortened};
 use super::super::request::{Failure, FailureKind, RequestKind};
-use super::messages::{BidiReadObjectRedirectedError, BidiWriteObjectRedirectedError, RpcStatus};
+use super::messages::RpcStatus;
+use prost::Message;
 use std::error::Error as StdError;
 use tonic::{Code, Status};
 
@@ -45,16 +46,10 @@ pub(super) fn failure(place: &Place, kind: RequestKind, name: &str, status: &Sta
     place.say(kind_of(status), kind, name, &text)
 }
 
-/// Returns where a stream of appends is to be opened instead.
-pub(super) fn write_redirect(status: &Status) -> Option<BidiWriteObjectRedirectedError> {
+/// Returns where a stream is to be opened instead: a detail of the type with this name.
+pub(super) fn redirect<M: Message + Default>(status: &Status, name: &str) -> Option<M> {
     let is_aborted = status.code() == Code::Aborted;
-    is_aborted.then(|| RpcStatus::detail(status.details(), "BidiWriteObjectRedirectedError"))?
-}
-
-/// Returns where an object is to be read instead.
-pub(super) fn read_redirect(status: &Status) -> Option<BidiReadObjectRedirectedError> {
-    let is_aborted = status.code() == Code::Aborted;
-    is_aborted.then(|| RpcStatus::detail(status.details(), "BidiReadObjectRedirectedError"))?
+    is_aborted.then(|| RpcStatus::detail(status.details(), name))?
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! All lanes that this client has opened, and how a stream is opened.
 
 use super::super::client::Place;
-use super::super::request::{Failure, FailureKind, Reply, RequestKind, Version};
+use super::super::request::{Failure, FailureKind, RequestKind};
 use super::super::store::{Done, Outcome};
 use super::connection::Connection;
-use super::errors::{failure, write_redirect};
+use super::errors::{failure, redirect};
 use super::messages::{
-    AppendObjectSpec, BidiWriteHandle, BidiWriteObjectRequest, BidiWriteObjectResponse, ChecksummedData,
+    AppendObjectSpec, BidiWriteObjectRedirectedError, BidiWriteObjectRequest, BidiWriteObjectResponse,
     FirstMessage, Object, WriteObjectSpec, WriteStatus,
 };
-use super::stream::{Command, Ended, Lane, State, Stream, length};
+use super::stream::{Command, Ended, Lane, State, Stream, described, durable};
 use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ struct Begun {
 /// Why a stream has not begun.
 enum Stop {
     Failed(Failure),
-    Redirected { handle: Option<BidiWriteHandle>, generation: Option<i64> },
+    Redirected(BidiWriteObjectRedirectedError),
 }
 
 /// See the module's text.
@@ -118,14 +118,15 @@ impl Lanes {
                     }
                     return Err(failure);
                 }
-                Err(Stop::Redirected { handle, generation }) => {
+                Err(Stop::Redirected(redirect)) => {
                     redirects += 1;
                     if redirects > REDIRECTS_MAX {
                         let kind = kind_of(&opening);
                         let why = "the service redirects again and again";
                         return Err(connection.place.say(FailureKind::Again, kind, name, why));
                     }
-                    if let (Some(handle), Some(generation)) = (handle, generation) {
+                    lane.lock().token = redirect.routing_token;
+                    if let (Some(handle), Some(generation)) = (redirect.write_handle, redirect.generation) {
                         // The object was created, or taken over.
                         lane.lock().handle = Some(handle);
                         opening = Opening::Resume(generation);
@@ -147,7 +148,7 @@ impl Lanes {
         let stream =
             Stream { name, place, generation, lane, serial, messages, answers, commands: receiver, state };
         tokio::spawn(stream.run());
-        Ok(Reply { version: Some(Version(generation.to_string())), len: durable, ..Reply::default() })
+        Ok(described(generation, durable))
     }
 }
 
@@ -182,12 +183,10 @@ async fn begin(
     let (answer, answers) = match answer {
         Ok(begun) => begun,
         Err(status) => {
-            let Some(redirect) = write_redirect(&status) else {
-                return Err(Stop::Failed(failure(&connection.place, about.0, name, &status)));
-            };
-            lane.lock().token = redirect.routing_token;
-            let (handle, generation) = (redirect.write_handle, redirect.generation);
-            return Err(Stop::Redirected { handle, generation });
+            let redirect: Option<BidiWriteObjectRedirectedError> =
+                redirect(&status, "BidiWriteObjectRedirectedError");
+            let failed = || Stop::Failed(failure(&connection.place, about.0, name, &status));
+            return Err(redirect.map_or_else(failed, Stop::Redirected));
         }
     };
     let unknown = |why| Stop::Failed(connection.place.say(FailureKind::Unknown, about.0, name, why));
@@ -200,16 +199,8 @@ async fn begin(
         (_, &(Opening::Resume(generation) | Opening::TakeOver(generation))) => generation,
         _ => return Err(unknown("the answer to the creation names no generation")),
     };
-    let durable = durable_of(answer.write_status.as_ref());
+    let durable = answer.write_status.as_ref().map_or(0, durable);
     Ok(Begun { generation, durable, messages, answers })
-}
-
-fn durable_of(status: Option<&WriteStatus>) -> u64 {
-    match status {
-        Some(WriteStatus::Resource(object)) => length(object.size),
-        Some(WriteStatus::PersistedSize(size)) => length(*size),
-        None => 0,
-    }
 }
 
 fn first_message(
@@ -220,28 +211,22 @@ fn first_message(
     token: Option<String>,
 ) -> BidiWriteObjectRequest {
     let (bucket, key) = (connection.bucket.clone(), connection.key(name));
-    let (first, header) = match opening {
+    match opening {
         Opening::Create(header) => {
             let resource = Some(Object { name: key, bucket, ..Object::default() });
             let spec = WriteObjectSpec { resource, if_generation_match: Some(0), appendable: Some(true) };
-            (FirstMessage::WriteObjectSpec(spec), Some(header.clone()))
+            let first_message = Some(FirstMessage::WriteObjectSpec(spec));
+            let header = BidiWriteObjectRequest::data(0, header.clone());
+            BidiWriteObjectRequest { first_message, ..header.flushed() }
         }
         Opening::Resume(generation) | Opening::TakeOver(generation) => {
-            let write_handle = match opening {
-                Opening::Resume(_) => lane.lock().handle.clone(),
-                _ => None,
-            };
+            let handle = lane.lock().handle.clone();
+            let write_handle = handle.filter(|_| matches!(opening, Opening::Resume(_)));
             let (object, generation, routing_token) = (key, *generation, token);
             let spec = AppendObjectSpec { bucket, object, generation, routing_token, write_handle };
-            (FirstMessage::AppendObjectSpec(spec), None)
+            let first_message = Some(FirstMessage::AppendObjectSpec(spec));
+            BidiWriteObjectRequest { first_message, state_lookup: true, ..Default::default() }
         }
-    };
-    BidiWriteObjectRequest {
-        first_message: Some(first),
-        flush: header.is_some(),
-        checksummed_data: header.map(ChecksummedData::new),
-        state_lookup: true,
-        ..Default::default()
     }
 }
 
@@ -255,18 +240,12 @@ async fn persist(
     let place = &connection.place;
     while begun.durable < header.len() as u64 {
         let rest = header.slice(begun.durable as usize..);
-        let message = BidiWriteObjectRequest {
-            write_offset: begun.durable as i64,
-            checksummed_data: Some(ChecksummedData::new(rest)),
-            flush: true,
-            state_lookup: true,
-            ..Default::default()
-        };
-        let _ = begun.messages.send(message);
+        // A stream that is lost refuses messages; its answers say why.
+        let _ = begun.messages.send(BidiWriteObjectRequest::data(begun.durable, rest).flushed());
         let answer = begun.answers.message().await;
         let answer = answer.map_err(|status| failure(place, RequestKind::Put, name, &status))?;
         let ended = || place.say(FailureKind::Unknown, RequestKind::Put, name, "the stream has ended");
-        begun.durable = durable_of(answer.ok_or_else(ended)?.write_status.as_ref());
+        begun.durable = answer.ok_or_else(ended)?.write_status.as_ref().map_or(0, durable);
     }
     Ok(())
 }

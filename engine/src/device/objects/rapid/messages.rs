@@ -32,9 +32,6 @@ pub struct Bucket {
     /// The region.
     #[prost(string, tag = "5")]
     pub location: String,
-    /// `zone` of a zonal bucket.
-    #[prost(string, tag = "6")]
-    pub location_type: String,
     /// The class of objects without a class of their own.
     #[prost(string, tag = "7")]
     pub storage_class: String,
@@ -46,9 +43,6 @@ pub struct Timestamp {
     /// Seconds since 1970.
     #[prost(int64, tag = "1")]
     pub seconds: i64,
-    /// And nanoseconds.
-    #[prost(int32, tag = "2")]
-    pub nanos: i32,
 }
 
 /// The description of an object.
@@ -63,9 +57,6 @@ pub struct Object {
     /// Differs for each object that had this name. Appends leave it.
     #[prost(int64, tag = "3")]
     pub generation: i64,
-    /// The storage class.
-    #[prost(string, tag = "5")]
-    pub storage_class: String,
     /// Bytes. Of an object that is not finalized, the length may be an old one.
     #[prost(int64, tag = "6")]
     pub size: i64,
@@ -174,6 +165,21 @@ pub struct BidiWriteObjectRequest {
     /// Ends the object for ever.
     #[prost(bool, tag = "9")]
     pub finish_write: bool,
+}
+
+impl BidiWriteObjectRequest {
+    /// Returns a message with bytes of the object.
+    #[must_use]
+    pub fn data(write_offset: u64, bytes: Bytes) -> BidiWriteObjectRequest {
+        let checksummed_data = Some(ChecksummedData::new(bytes));
+        BidiWriteObjectRequest { write_offset: write_offset as i64, checksummed_data, ..Default::default() }
+    }
+
+    /// Returns the message with a flush, of which the service is to say when it is done.
+    #[must_use]
+    pub fn flushed(self) -> BidiWriteObjectRequest {
+        BidiWriteObjectRequest { flush: true, state_lookup: true, ..self }
+    }
 }
 
 /// What an answer says of the object.
@@ -336,9 +342,6 @@ pub struct ListObjectsRequest {
     /// `projects/_/buckets/NAME`.
     #[prost(string, tag = "1")]
     pub parent: String,
-    /// Most objects of the part; 0 = as many as the service likes.
-    #[prost(int32, tag = "2")]
-    pub page_size: i32,
     /// Where the part begins.
     #[prost(string, tag = "3")]
     pub page_token: String,

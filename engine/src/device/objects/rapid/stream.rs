@@ -20,8 +20,7 @@ use super::super::request::{Failure, FailureKind, Reply, RequestKind, Version};
 use super::super::store::{Done, Outcome};
 use super::errors::failure;
 use super::messages::{
-    BidiWriteHandle, BidiWriteObjectRequest, BidiWriteObjectResponse, ChecksummedData, DATA_BYTES_MAX,
-    Object, WriteStatus,
+    BidiWriteHandle, BidiWriteObjectRequest, BidiWriteObjectResponse, DATA_BYTES_MAX, Object, WriteStatus,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -156,7 +155,7 @@ impl Stream {
             End::Finalized(object) => {
                 if let Some(ended) = self.state.finalizing.take() {
                     // The caller may have given up.
-                    let _ = ended.send(Ok(reply_of(&object, true)));
+                    let _ = ended.send(Ok(Reply { is_final: true, ..reply_of(&object) }));
                 }
                 self.say(FailureKind::Refused, "the object is finalized")
             }
@@ -226,28 +225,16 @@ impl Stream {
                 let why = format!("the offset is {offset}, and {} bytes were sent", self.state.sent);
                 done.call(Err(self.say(FailureKind::Again, &why)));
             }
-            // A repetition, or one behind a gap: the service is to judge it.
-            Command::Append { offset, body, done } if offset != self.state.sent => {
-                let (write_offset, end) = (offset as i64, offset + body.len() as u64);
-                let checksummed_data = Some(ChecksummedData::new(body));
-                let message = BidiWriteObjectRequest { write_offset, checksummed_data, ..Default::default() };
-                self.state.held = Some(message);
-                self.state.sent = self.state.sent.max(end);
-                self.state.is_unflushed = true;
-                self.state.pending.push_back(Sent { end: self.state.sent, done });
-            }
-            Command::Append { body, done, .. } => {
+            // Elsewhere it is a repetition, or behind a gap: the service is to judge it.
+            Command::Append { offset, body, done } => {
                 for start in (0..body.len()).step_by(DATA_BYTES_MAX) {
                     let piece = body.slice(start..body.len().min(start + DATA_BYTES_MAX));
-                    let (write_offset, len) = (self.state.sent as i64, piece.len() as u64);
-                    let checksummed_data = Some(ChecksummedData::new(piece));
-                    let message =
-                        BidiWriteObjectRequest { write_offset, checksummed_data, ..Default::default() };
+                    let message = BidiWriteObjectRequest::data(offset + start as u64, piece);
                     if let Some(before) = self.state.held.replace(message) {
                         self.send(before);
                     }
-                    self.state.sent += len;
                 }
+                self.state.sent = self.state.sent.max(offset + body.len() as u64);
                 self.state.is_unflushed = true;
                 self.state.pending.push_back(Sent { end: self.state.sent, done });
             }
@@ -274,8 +261,7 @@ impl Stream {
             return;
         }
         let empty = BidiWriteObjectRequest { write_offset: self.state.sent as i64, ..Default::default() };
-        let message = held.unwrap_or(empty);
-        self.send(BidiWriteObjectRequest { flush: true, state_lookup: true, ..message });
+        self.send(held.unwrap_or(empty).flushed());
         self.state.is_unflushed = false;
         self.state.flushes.push_back(self.state.sent);
     }
@@ -293,8 +279,7 @@ impl Stream {
             Some(WriteStatus::Resource(object)) if self.state.finalizing.is_some() => {
                 return Some(End::Finalized(object));
             }
-            Some(WriteStatus::Resource(object)) => length(object.size),
-            Some(WriteStatus::PersistedSize(size)) => length(size),
+            Some(status) => durable(&status),
             None => return None,
         };
         if durable > self.state.sent {
@@ -305,8 +290,7 @@ impl Stream {
         }
         while self.state.pending.front().is_some_and(|sent| sent.end <= durable) {
             if let Some(sent) = self.state.pending.pop_front() {
-                let version = Some(Version(self.generation.to_string()));
-                sent.done.call(Ok(Reply { version, len: durable, ..Reply::default() }));
+                sent.done.call(Ok(described(self.generation, durable)));
             }
         }
         None
@@ -334,9 +318,20 @@ pub(super) fn length(size: i64) -> u64 {
     u64::try_from(size).unwrap_or(0)
 }
 
+/// Returns the bytes of an object that are durable by an answer.
+pub(super) fn durable(status: &WriteStatus) -> u64 {
+    match status {
+        WriteStatus::Resource(object) => length(object.size),
+        WriteStatus::PersistedSize(size) => length(*size),
+    }
+}
+
+pub(super) fn described(generation: i64, len: u64) -> Reply {
+    Reply { version: Some(Version(generation.to_string())), len, ..Reply::default() }
+}
+
 /// Returns what a description says of an object.
-pub(super) fn reply_of(object: &Object, is_final: bool) -> Reply {
-    let version = Some(Version(object.generation.to_string()));
-    let is_final = is_final || object.finalize_time.is_some();
-    Reply { version, len: length(object.size), is_final, ..Reply::default() }
+pub(super) fn reply_of(object: &Object) -> Reply {
+    let is_final = object.finalize_time.is_some();
+    Reply { is_final, ..described(object.generation, length(object.size)) }
 }

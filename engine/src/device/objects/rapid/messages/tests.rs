@@ -51,12 +51,12 @@ fn messages_of_appends_have_the_bytes_of_the_reference() {
     let first_message = Some(FirstMessage::WriteObjectSpec(spec));
     let create = BidiWriteObjectRequest { first_message, ..BidiWriteObjectRequest::default() };
     same(&create, "121f0a190a016b121470726f6a656374732f5f2f6275636b6574732f6218004801");
-    let finalize_time = Some(Timestamp { seconds: 5, nanos: 0 });
-    let (storage_class, bucket) = (RAPID_CLASS.into(), "b".into());
-    let resource = Object { bucket, generation: 7, size: 9, storage_class, finalize_time, ..object("k") };
+    let finalize_time = Some(Timestamp { seconds: 5 });
+    let bucket = "b".into();
+    let resource = Object { bucket, generation: 7, size: 9, finalize_time, ..object("k") };
     let write_status = Some(WriteStatus::Resource(resource));
     let answer = BidiWriteObjectResponse { write_status, write_handle: handle() };
-    same(&answer, "12160a016b12016218072a0552415049443009a2020208051a030a0168");
+    same(&answer, "120f0a016b12016218073009a2020208051a030a0168");
     let write_status = Some(WriteStatus::PersistedSize(77));
     same(&BidiWriteObjectResponse { write_status, write_handle: None }, "084d");
 }
@@ -79,17 +79,15 @@ fn messages_of_reads_have_the_bytes_of_the_reference() {
     let answer = BidiReadObjectResponse { metadata: Some(object("k")), object_data_ranges: vec![piece] };
     same(&answer, "22030a016b32140a080a0161150100000012060801100218031801");
     let (parent, page_token, prefix) = ("b".into(), "t".into(), "p".into());
-    same(&ListObjectsRequest { parent, page_size: 2, page_token, prefix }, "0a016210021a0174320170");
+    same(&ListObjectsRequest { parent, page_token, prefix }, "0a01621a0174320170");
     let answer = ListObjectsResponse { objects: vec![object("k")], next_page_token: "t".into() };
     same(&answer, "0a030a016b1a0174");
     let (bucket, object, generation) = ("b".to_string(), "k".to_string(), 7);
     same(&DeleteObjectRequest { bucket, object, generation }, "0a016212016b2007");
     let (bucket, object) = ("b".into(), "k".into());
     same(&GetObjectRequest { bucket, object, generation }, "0a016212016b1807");
-    let (location, location_type) = ("l".into(), "zone".into());
-    let storage_class = RAPID_CLASS.into();
-    let bucket = Bucket { name: "n".into(), location, location_type, storage_class };
-    same(&bucket, "0a016e2a016c32047a6f6e653a055241504944");
+    let (location, storage_class) = ("l".into(), RAPID_CLASS.into());
+    same(&Bucket { name: "n".into(), location, storage_class }, "0a016e2a016c3a055241504944");
 }
 
 #[test]
